@@ -1,0 +1,1 @@
+"""Market data: read, check, clean, split; features; a seeded synthetic market history."""
