@@ -1,0 +1,1 @@
+"""Algorithm 1: the loops that design, train, score and improve."""

@@ -152,7 +152,9 @@ class MarketData:
         for name in ("volume", "amount"):
             values = getattr(self, name)
             if values is not None:
-                self._refuse(~(values[live] >= 0) | ~np.isfinite(values[live]), f"{name} is negative or not finite", live)
+                self._refuse(
+                    ~(values[live] >= 0) | ~np.isfinite(values[live]), f"{name} is negative or not finite", live
+                )
         if self.bid is not None and self.ask is not None:
             self._refuse(self.bid[live] > self.ask[live], "bid is above ask", live)
 

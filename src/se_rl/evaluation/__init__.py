@@ -1,0 +1,1 @@
+"""Scores with intervals: the evaluator, comparisons between policies, and the checks that a table must pass."""

@@ -1,0 +1,37 @@
+# make demo: classical strategies on synthetic data, on a page. make test: the whole suite. Both need only Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: setup setup-dev demo test bench clean
+
+setup: $(VENV)/.installed
+setup-dev: $(VENV)/.installed-dev
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "SE-RL needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing se-rl and what it needs (about a minute the first time)"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
+	@echo "installing development tools"
+	@$(PIP) --editable '.[baselines]' --requirement requirements-dev.txt
+	@touch $@
+
+demo: setup
+	@$(BIN)/se-rl baselines --data nasdaq100 --out out/demo
+
+test: setup-dev
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/pytest
+
+bench: setup-dev
+	@$(BIN)/se-rl bench env
+
+clean:
+	rm -rf $(VENV) out build

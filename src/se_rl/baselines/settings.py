@@ -1,0 +1,31 @@
+"""Settings of the baselines table, apart from its code so that `se-rl --help` stays light."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from se_rl.config import option, settings
+
+SPLITS = ("all", "train", "valid", "test")
+BENCHMARKS = ("vwap", "twap", "arrival")
+
+
+@settings
+class BaselinesConfig:
+    """What `se-rl baselines` runs on."""
+
+    data: str = option(
+        "nasdaq100", "file, imported set, or csi100 / nasdaq100 (synthetic unless imported)", metavar="PATH|NAME"
+    )
+    split: Literal["all", "train", "valid", "test"] = option("test", "which dates to execute on", choices=SPLITS)
+    horizon: int | Literal["session"] = option(240, "bars an order may take, or 'session'", metavar="N|session")
+    start: int = option(0, "first bar of the first window; later windows follow without a gap", metavar="BAR")
+    benchmark: Literal["vwap", "twap", "arrival"] = option(
+        "vwap", "what the primary PA is measured against", choices=BENCHMARKS
+    )
+    quantity: float = option(10_000.0, "shares per order (matters only with a cap)", metavar="SHARES")
+    half_spread_bps: float = option(0.0, "half-spread paid on every fill", metavar="BPS")
+    fee_bps: float = option(0.0, "fee on every fill", metavar="BPS")
+    max_participation: float | None = option(None, "cap: share of a bar's volume an order may take", metavar="SHARE")
+    urgency: float = option(2.0, "kT of the Almgren-Chriss schedule", metavar="KT")
+    seed: int = option(0, "seed of the random policies in the self-checks", metavar="N")

@@ -1,0 +1,235 @@
+"""The table of baselines on a data set: who earns what over TWAP, with intervals, both sides, and the self-checks.
+
+`run_baselines(config)` returns plain data (what `--json` prints); the terminal table and the page are drawn from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from se_rl.baselines import schedules
+from se_rl.baselines.ridge import XSRidge
+from se_rl.baselines.settings import BaselinesConfig
+from se_rl.config import to_dict
+from se_rl.data.catalog import DataSet, load_dataset
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.environments.fills import PriceTaker
+from se_rl.environments.static_core import StaticCore, ratios_from_weights
+from se_rl.environments.task import order_pairs
+from se_rl.evaluation.checks import (
+    BLOCKING_P,
+    Check,
+    bound_checks,
+    collapse_check,
+    identity_checks,
+    no_edge_check,
+    require,
+)
+from se_rl.evaluation.comparison import clustered_mean, day_means, spa_p_value
+from se_rl.evaluation.evaluator import Panel, Score, log_price_advantage
+
+KAPPAS = {"XS ridge": 2.0, "XS ridge (gentle)": 0.5}
+MIRROR_BPS = 0.25
+MIN_SYMBOLS = 5
+MIN_TRAIN_SESSIONS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """What was learned on train days: scales, the ridge (None where it cannot be fitted, with the reason), and on what."""
+
+    scales: FeatureScales | None
+    ridge: XSRidge | None
+    train: tuple[tuple[MarketData, FeatureScales], ...]
+    notes: tuple[str, ...]
+
+
+def run_baselines(config: BaselinesConfig, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """Run every baseline on one set; raises CheckError instead of returning a table that breaks a self-check."""
+    say(f"loading {config.data}")
+    dataset = load_dataset(config.data)
+    data = dataset.data
+    horizon = None if config.horizon == "session" else config.horizon
+    orders = order_pairs(data, horizon, dates=dataset.dates(config.split), start=config.start, quantity=config.quantity)
+    panel = Panel.of(data, orders, benchmark=config.benchmark)
+    fills = PriceTaker(data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation)
+    core = StaticCore(data, fills=fills, fee_bps=config.fee_bps)
+    say(f"fitting on train days ({data.provenance.label})")
+    fitted = fit_on_train(dataset)
+
+    def score(name: str, weights: schedules.Array) -> Score:
+        return Score(name, panel, core.execute(orders, ratios_from_weights(weights)))
+
+    say(f"executing {len(orders):,} orders")
+    twap = score("TWAP", schedules.twap(orders))
+    side_blind = [twap, score("Almgren-Chriss", schedules.almgren_chriss(orders, urgency=config.urgency))]
+    if fitted.scales is not None and data.volume is not None:
+        side_blind.insert(1, score("VWAP", schedules.vwap(orders, fitted.scales.of(data).volume_share)))
+    scores = list(side_blind)
+    forecast = None
+    if fitted.ridge is not None and fitted.scales is not None:
+        forecast = fitted.ridge.forecast(data, fitted.scales)
+        scores += [score(name, fitted.ridge.schedule(orders, forecast, kappa=kappa)) for name, kappa in KAPPAS.items()]
+    bound = score("foresight bound", schedules.foresight(orders, panel.price, max_shares=_caps(data, config, panel)))
+
+    say("running the self-checks")
+    capped = config.max_participation is not None
+    checks = identity_checks([*scores, bound], twap=twap, side_blind=[] if capped else side_blind)
+    checks += bound_checks(scores, bound)
+    checks += [] if capped else [collapse_check(s) for s in scores]
+    rng = np.random.default_rng(config.seed)
+    noise = rng.exponential(size=(len(orders), orders.horizon))
+    checks.append(
+        no_edge_check("a random policy shows no edge", score("random", noise / noise.sum(1, keepdims=True)), twap)
+    )
+    if forecast is not None:
+        checks += _ridge_checks(fitted, data, forecast, scores[len(side_blind)], twap, score, rng)
+    require(checks)
+    return _results(config, dataset, fitted, [*scores, bound], checks)
+
+
+def fit_on_train(dataset: DataSet) -> Fitted:
+    """Fit scales and ridge on the train days of the set (and of the sets known to belong to it)."""
+    companions = dataset.companions()
+    train = []
+    for companion in companions:
+        bars = companion.split("train") if companion.has("train") else None
+        if bars is not None and bars.grid.bar_minutes == dataset.data.grid.bar_minutes:
+            train.append((bars, FeatureScales.fit(bars)))
+    if not train:
+        note = f"VWAP and XS ridge are left out: {dataset.name} has no train days ({len(dataset.data.dates)} sessions in all)"
+        return Fitted(None, None, (), (note,))
+    own = [scales for bars, scales in train if bars.provenance.name == dataset.name]
+    fitting = [s for _, s in train if len(s.volume_share) == len(dataset.data.grid)]
+    scales = own[0] if own else fitting[-1] if fitting else None
+    smallest = min(len(bars.symbols) for bars, _ in train), max(len(bars.dates) for bars, _ in train)
+    if scales is None or smallest[0] < MIN_SYMBOLS or smallest[1] < MIN_TRAIN_SESSIONS:
+        note = f"XS ridge is left out: it needs {MIN_SYMBOLS} symbols and {MIN_TRAIN_SESSIONS} train sessions, got {smallest[0]} and {smallest[1]}"
+        return Fitted(scales, None, tuple(train), (note,))
+    return Fitted(scales, XSRidge.fit(train), tuple(train), ())
+
+
+def _caps(data: MarketData, config: BaselinesConfig, panel: Panel) -> schedules.Array | None:
+    """Cap of each bar as a share of the order."""
+    if config.max_participation is None:
+        return None
+    volume = panel.orders.gather(data.require_volume("a participation cap"))
+    return config.max_participation * volume / panel.orders.quantity[:, None]
+
+
+def _ridge_checks(
+    fitted: Fitted,
+    data: MarketData,
+    forecast: schedules.Array,
+    honest: Score,
+    twap: Score,
+    score: Callable[[str, schedules.Array], Score],
+    rng: np.random.Generator,
+) -> list[Check]:
+    """Tests that a forecast policy must pass: shuffled, delayed, leaking and mirrored features."""
+    ridge, scales, orders = fitted.ridge, fitted.scales, honest.panel.orders
+    assert ridge is not None and scales is not None
+    shuffled = score("shuffled", ridge.schedule(orders, rng.permuted(forecast, axis=0)))
+    checks = [no_edge_check("shuffled features show no edge", shuffled, twap)]
+
+    def shifted(shift: int) -> Score:
+        refit = XSRidge.fit(fitted.train, shift=shift)
+        return score(f"shift {shift}", refit.schedule(orders, refit.forecast(data, scales, shift=shift)))
+
+    day = honest.panel.day
+    delayed = clustered_mean(shifted(1).pa() - honest.pa(), day)
+    gain = f"{delayed.mean:+.3f} bps against the honest ridge, SE {delayed.se:.3f}"
+    checks.append(
+        Check("features delayed by a bar do not help", not (delayed.mean > 0 and delayed.p_value < BLOCKING_P), gain)
+    )
+    leaking = float((shifted(-1).pa() - honest.pa()).mean())
+    checks.append(
+        Check("features one bar early would help (the leak detector works)", leaking > 0, f"{leaking:+.3f} bps")
+    )
+    reflected = mirrored(data)
+    panel = replace(honest.panel, data=reflected, price=orders.gather(reflected.price))
+    swapped = replace(orders, side=(-orders.side).astype(np.int8))
+    weights = ridge.schedule(swapped, ridge.forecast(reflected, scales))
+    fills = replace(honest.record, orders=swapped, fills=weights, leftover=np.zeros(len(orders)))
+    image = Score("mirror", replace(panel, orders=swapped), fills)
+    gap = float(log_price_advantage(image).mean() - log_price_advantage(honest).mean())
+    checks.append(
+        Check("mirrored prices and swapped sides give the same PA", abs(gap) <= MIRROR_BPS, f"{gap:+.3f} bps")
+    )
+    return checks
+
+
+def mirrored(data: MarketData) -> MarketData:
+    """The same market with negated log prices: every rise is a fall of the same size."""
+    level = np.square(np.nanmean(data.open[..., 0], axis=1))[:, None, None]  # one per symbol, so that gaps mirror too
+    volume = data.volume
+    return replace(
+        data,
+        open=level / data.open,
+        high=level / data.low,
+        low=level / data.high,
+        close=level / data.close,
+        amount=None if volume is None else np.where(volume > 0, volume * level / data.price, 0.0),
+        bid=None if data.ask is None else level / data.ask,
+        ask=None if data.bid is None else level / data.bid,
+    )
+
+
+def _results(
+    config: BaselinesConfig, dataset: DataSet, fitted: Fitted, scores: list[Score], checks: list[Check]
+) -> dict[str, Any]:
+    """Everything a reader needs to believe or reproduce the table, as plain data."""
+    twap, bound, panel = scores[0], scores[-1], scores[0].panel
+    data, policies = dataset.data, scores[1:-1]
+    by_day = {s.name: day_means(s.pa(), panel.day) for s in scores}
+    table = np.stack([by_day[s.name] for s in policies], axis=1)
+    spa = {"policies": [s.name for s in policies], "over": "TWAP", "p_value": spa_p_value(by_day["TWAP"], table)}
+    days = np.unique(panel.day)
+    in_sample = fitted.ridge is not None and config.split in ("all", "train")
+    notes = [*data.provenance.notes, *fitted.notes]
+    notes += (
+        ["VWAP and XS ridge were fitted on days that this split contains: their rows are in-sample"]
+        if in_sample
+        else []
+    )
+    return {
+        "orders": len(panel.orders),
+        "symbols": len(data.symbols),
+        "days": len(days),
+        "horizon": panel.orders.horizon,
+        "data": {
+            "name": dataset.name,
+            "synthetic": data.provenance.synthetic,
+            "sha256": data.provenance.sha256,
+            "split": config.split,
+            "first_date": int(data.dates[days[0]]),
+            "last_date": int(data.dates[days[-1]]),
+            "bars_missing": float(1.0 - data.traded[data.has_session].mean()),
+        },
+        "benchmark": panel.benchmark,
+        "costs": {
+            "half_spread_bps": config.half_spread_bps,
+            "fee_bps": config.fee_bps,
+            "cap": config.max_participation,
+        },
+        "methods": {s.name: s.row(twap, bound=bound) for s in scores},
+        "spa": spa,
+        "ridge_fitted_on": list(fitted.ridge.fitted_on) if fitted.ridge else [],
+        "checks": [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks],
+        "notes": notes,
+        "config": to_dict(config),
+        "by_day": {"dates": data.dates[days].tolist()} | {name: values.tolist() for name, values in by_day.items()},
+        "paths": {s.name: _mean_path(s) for s in scores},
+    }
+
+
+def _mean_path(score: Score) -> dict[str, list[float]]:
+    """Mean inventory left after each step, per side: what the policy does, for the chart."""
+    left = 1.0 - np.cumsum(score.record.forced_fills, axis=1)
+    side = score.panel.orders.side
+    return {name: np.round(left[side == sign].mean(axis=0), 5).tolist() for name, sign in (("buy", -1), ("sell", 1))}

@@ -1,0 +1,279 @@
+"""Rows of bars become MarketData: refused or repaired row by row, then put on the session grid.
+
+`bars_from_columns` is the one road; files and dataframes only differ in how they get to `Columns` (data/readers.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.calendar import CONTINUOUS, SessionGrid, infer_grid, session_grid
+from se_rl.data.market_data import PRICE_FIELDS, Array, DataError, MarketData, Provenance
+from se_rl.data.readers import INFER_ALL, Columns, ReadOptions, frame_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Mask = npt.NDArray[np.bool_]
+EARLY_CLOSE_SHARE = 0.2
+"""A session without any print in this last share of the grid closed early (or the file ends within it)."""
+
+DEFECTS = {
+    "no_time": ("rows without a readable time", "dropped"),
+    "nan_price": ("rows with a missing or infinite price", "dropped"),
+    "non_positive_price": ("rows with a price of 0 or less", "dropped"),
+    "bad_volume": ("rows with a missing or negative volume or amount", "dropped"),
+    "ohlc_order": ("rows whose open or close lies outside [low, high]", "high and low widened"),
+    "crossed_quote": ("rows with the bid above the ask", "quote taken as missing"),
+    "unsorted": ("rows out of time order", "sorted"),
+    "duplicate": ("duplicate (symbol, time) rows", "the last one kept"),
+}
+"""What can be wrong with one row (kind: what it is, how a repair mends it); see `row_defects`."""
+
+_DROPPED = ("no_time", "nan_price", "non_positive_price", "bad_volume")
+
+
+def row_defects(columns: Columns) -> dict[str, Mask]:
+    """The rows at fault by kind (keys of DEFECTS), all kinds always present, in the order of the source."""
+    prices = np.stack([getattr(columns, name) for name in PRICE_FIELDS])
+    opens, highs, lows, closes = prices
+    finite, month, day = np.isfinite(prices).all(axis=0), columns.date // 100 % 100, columns.date % 100
+    dated = (
+        (columns.date >= 18000101) & (columns.date <= 22000101) & (month - 1 < 12) & (day - 1 < 31) & (month * day > 0)
+    )
+    found = {"no_time": ~dated, "nan_price": ~finite, "non_positive_price": (prices <= 0).any(axis=0)}
+    amounts = [v for v in (columns.volume, columns.amount) if v is not None]
+    found["bad_volume"] = (
+        np.any([~(v >= 0) | np.isinf(v) for v in amounts], axis=0) if amounts else np.zeros_like(finite)
+    )
+    slack = 1e-9 * np.abs(closes)
+    outside = (np.maximum(opens, closes) > highs + slack) | (np.minimum(opens, closes) < lows - slack)
+    found["ohlc_order"] = outside & finite & ~found["non_positive_price"]
+    crossed = None if columns.bid is None or columns.ask is None else (columns.bid > columns.ask) & (columns.ask > 0)
+    found["crossed_quote"] = np.zeros_like(finite) if crossed is None else crossed
+    order = np.argsort(columns.code, kind="stable")
+    found["unsorted"] = _stepped(columns, order, dated) < 0
+    if found["unsorted"].any():
+        order = np.lexsort((columns.time, columns.code))
+    found["duplicate"] = _stepped(columns, order, dated) == 0
+    return found
+
+
+def _stepped(columns: Columns, order: npt.NDArray[np.int64], dated: Mask) -> npt.NDArray[np.int8]:
+    """Per row the sign of its time less that of the row before it (in this order) of its symbol; 1 where none is."""
+    time, code, known = columns.time[order], columns.code[order], dated[order]
+    sign = np.ones(len(order), dtype=np.int8)
+    same = (code[1:] == code[:-1]) & known[1:] & known[:-1]
+    sign[order[1:][same]] = np.sign(time[1:][same] - time[:-1][same])
+    return sign
+
+
+def refuse_defects(columns: Columns, name: str) -> None:
+    """Raise a DataError for the first kind of defect there is, naming its first row."""
+    for kind, rows in row_defects(columns).items():
+        if rows.any():
+            raise DataError(
+                f"{name} has {int(rows.sum()):,} {DEFECTS[kind][0]}, first {columns.describe(int(rows.argmax()))}; "
+                "`se-rl data import FILE --repair` mends this"
+            )
+
+
+def repair_rows(columns: Columns) -> Columns:
+    """The rows with every defect of DEFECTS mended; `notes` says how many of each there were."""
+    found = row_defects(columns)
+    notes = [f"repaired {int(m.sum()):,} {DEFECTS[k][0]}: {DEFECTS[k][1]}" for k, m in found.items() if m.any()]
+    if not notes:
+        return columns
+    if columns.bid is not None:
+        columns = replace(columns, bid=np.where(found["crossed_quote"], 0.0, columns.bid))
+    kept = columns.take(~np.any([found[kind] for kind in _DROPPED], axis=0))
+    kept = kept.take(np.lexsort((kept.time, kept.code)))
+    newest = np.ones(len(kept), dtype=bool)
+    newest[:-1] = (np.diff(kept.code) != 0) | (np.diff(kept.time) != 0)
+    kept = kept.take(newest)
+    prices = [getattr(kept, name) for name in PRICE_FIELDS]
+    high, low = np.max(prices, axis=0), np.min(prices, axis=0)
+    return replace(kept, high=high, low=low, notes=columns.notes + tuple(notes))
+
+
+def bars_from_columns(columns: Columns, options: ReadOptions = INFER_ALL, *, provenance: Provenance) -> MarketData:
+    """MarketData on the session grid from rows: strict unless `options.repair`; the notes say what was left out."""
+    if options.repair:
+        columns = repair_rows(columns)
+    else:
+        refuse_defects(columns, provenance.name)
+    if not len(columns):
+        raise DataError(f"{provenance.name} has no usable rows; check the file and its columns")
+    adjusted = columns.adjusted if options.adjusted is None else options.adjusted
+    provenance = replace(provenance, adjusted=adjusted, notes=provenance.notes + columns.notes)
+    grid = choose_grid(columns, options)
+    if grid is None:
+        return _one_session(columns, options, provenance)
+    return without_early_closes(on_grid(columns, grid, provenance=provenance))
+
+
+def bars_from_frame(frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame") -> MarketData:
+    """MarketData from a dataframe of OHLCV bars: a DatetimeIndex, or long with symbol and timestamp columns.
+
+    Column names are case-insensitive. Rows that follow no exchange's hours become one continuous session.
+    """
+    return bars_from_columns(frame_columns(frame, options, name=name), options, provenance=Provenance(name))
+
+
+def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
+    """The session grid that options, source and labels agree on; None where the rows follow no exchange's hours."""
+    if options.exchange == CONTINUOUS:
+        return None
+    minutes, told_minutes = columns.label_minutes, options.bar_minutes or columns.bar_minutes
+    labels = np.unique(minutes[minutes <= 1440])
+    gaps, counts = np.unique(np.diff(labels), return_counts=True)
+    step = told_minutes or (int(gaps[counts.argmax()]) if len(gaps) else 1)
+    inferred = infer_grid(minutes, bar_minutes=step) or infer_grid(minutes, bar_minutes=told_minutes)
+    fitting = inferred or infer_grid(minutes)  # a told bar length that misfits known hours is refused in `on_grid`
+    if np.mean(minutes > 1440) > 0.01:
+        inferred = fitting = None
+    exchange = options.exchange or (fitting.exchange if fitting else None)
+    if exchange is None:
+        return None
+    length = told_minutes or (inferred.bar_minutes if inferred else step)
+    label = inferred.label if inferred else columns.bar_label or "start"
+    grid = session_grid(exchange, bar_minutes=length, label=options.bar_label or label)
+    if options.bar_label or columns.bar_label in (None, grid.label):
+        return grid
+    # The source's own word decides only where the labels leave it open: "end of bar" files may carry an opening print.
+    told = session_grid(exchange, bar_minutes=length, label=columns.bar_label)
+    return told if np.sum(columns.located(told) >= 0) >= np.sum(columns.located(grid) >= 0) else grid
+
+
+def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance) -> MarketData:
+    """All rows of each symbol, in order, as one continuous session: for rows that follow no exchange's hours."""
+    columns = columns.take(np.argsort(columns.code, kind="stable"))
+    counts = np.bincount(columns.code, minlength=len(columns.symbols))
+    symbols = tuple(s for s, count in zip(columns.symbols, counts, strict=True) if count)
+    shape = (len(symbols), 1, len(columns) // len(symbols))
+    times = columns.clock[: shape[2]]
+    if len(set(counts[counts > 0])) > 1 or np.any(columns.clock.reshape(shape) != times):
+        raise DataError(
+            f"{provenance.name} fits no exchange's hours and its {len(symbols)} symbols differ in their timestamps; "
+            "give the exchange, or one symbol, or rows at shared times only"
+        )
+    gaps, number = np.unique(np.diff(times), return_counts=True)
+    step = options.bar_minutes or columns.bar_minutes or (int(gaps[number.argmax()] // 60_000_000) if len(gaps) else 1)
+    grid = SessionGrid(CONTINUOUS, max(step, 1), "start", tuple(range(shape[2])))
+    arrays, notes = _filled(columns, np.arange(len(columns)), shape)
+    notes = (
+        *provenance.notes,
+        "fits the hours of no exchange: all rows of a symbol are one continuous session",
+        *notes,
+    )
+    first_date = columns.date[:1].astype(np.int32)
+    return MarketData(symbols, first_date, grid, **arrays, provenance=replace(provenance, notes=notes))
+
+
+def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> MarketData:
+    """Rows without defects re-indexed to the full grid; the notes count the bars outside its hours, left out."""
+    place = columns.located(grid)
+    notes = provenance.notes
+    if outside := int(np.sum(place < 0)):
+        _refuse_misfit(columns, grid, place, provenance.name)
+        columns, place = columns.take(place >= 0), place[place >= 0]
+        notes += (f"{outside:,} bars outside the hours of {grid.exchange} dropped",)
+    used = np.bincount(columns.code, minlength=len(columns.symbols)) > 0
+    if outside and not used.all():
+        notes += (f"{int(np.sum(~used))} symbols without a bar inside the hours dropped",)
+    days = np.bincount(columns.date - columns.date.min()) > 0
+    dates = (np.flatnonzero(days) + columns.date.min()).astype(np.int32)
+    day = (np.cumsum(days) - 1)[columns.date - columns.date.min()]
+    shape = (int(used.sum()), len(dates), len(grid))
+    cell = ((np.cumsum(used) - 1)[columns.code] * len(dates) + day) * len(grid) + place
+    arrays, quote_notes = _filled(columns, cell, shape)
+    symbols = tuple(s for s, u in zip(columns.symbols, used, strict=True) if u)
+    return MarketData(symbols, dates, grid, **arrays, provenance=replace(provenance, notes=notes + quote_notes))
+
+
+def _refuse_misfit(columns: Columns, grid: SessionGrid, place: npt.NDArray[np.int64], name: str) -> None:
+    """Dropping is for bars outside the hours; bars between the labels mean that the grid is the wrong one."""
+    between = (place < 0) & (columns.minute > grid.minutes[0]) & (columns.minute < grid.minutes[-1])
+    if place.max() < 0:
+        raise DataError(
+            f"no bar of {name} lies in the hours of {grid.exchange}, first {columns.describe(0)}; "
+            "give the exchange or the time zone of the timestamps"
+        )
+    if between.mean() > 0.01:
+        raise DataError(
+            f"{int(between.sum()):,} bars of {name} lie between {grid.exchange}'s {grid.bar_minutes}-minute labels, "
+            f"first {columns.describe(int(between.argmax()))}; give the right exchange, bar_minutes or bar_label"
+        )
+
+
+def _filled(
+    columns: Columns, cell: npt.NDArray[np.int64], shape: tuple[int, int, int]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The dense arrays, missing bars flat at the last close (before the first bar of the day: at its open)."""
+
+    def dense(values: Array | None, empty: float) -> Array:
+        full = np.full(shape, empty)
+        if values is not None:
+            full.reshape(-1)[cell] = values
+        return full
+
+    traded = np.zeros(shape, dtype=bool)
+    traded.reshape(-1)[cell] = True
+    arrays: dict[str, Any] = {name: dense(getattr(columns, name), np.nan) for name in PRICE_FIELDS}
+    newest, first = _newest(traded), traded.argmax(axis=2)[..., None]
+    price = np.where(
+        newest >= 0,
+        np.take_along_axis(arrays["close"], np.maximum(newest, 0), axis=2),
+        np.take_along_axis(arrays["open"], first, axis=2),
+    )
+    for name in PRICE_FIELDS:
+        np.copyto(arrays[name], price, where=~traded)
+    for name in ("volume", "amount"):
+        values = getattr(columns, name)
+        arrays[name] = None if values is None else dense(values, 0.0)
+    arrays["traded"] = traded
+    if columns.bid is None or columns.ask is None:
+        return arrays, ()
+    bid, ask = dense(columns.bid, 0.0), dense(columns.ask, 0.0)
+    quoted = (bid > 0) & (ask > 0)
+    if np.any(traded.any(axis=2) & ~quoted.any(axis=2)):
+        return arrays, ("quotes left out: a symbol has a session without any",)
+    newest = _newest(quoted)
+    source = np.where(newest >= 0, newest, quoted.argmax(axis=2)[..., None])
+    sizes = {"bid_sizes": columns.bid_size, "ask_sizes": columns.ask_size}
+    for name, values in {
+        "bid": bid,
+        "ask": ask,
+        **{k: dense(v, 0.0) for k, v in sizes.items() if v is not None},
+    }.items():
+        carried = np.take_along_axis(values, source, axis=2)
+        arrays[name] = carried[..., None] if name in sizes else carried
+    missing = int(np.sum(traded & ~quoted))
+    return arrays, (f"{missing:,} bars without a quote carry the last one",) if missing else ()
+
+
+def _newest(known: Mask) -> npt.NDArray[np.int64]:
+    """At each bar the position of the newest known bar of its session, -1 before the first."""
+    return np.maximum.accumulate(np.where(known, np.arange(known.shape[2]), -1), axis=2)
+
+
+def early_closes(data: MarketData) -> Mask:
+    """[session]: no symbol printed in the last share EARLY_CLOSE_SHARE of the grid."""
+    tail = int(np.ceil((1 - EARLY_CLOSE_SHARE) * len(data.grid)))
+    return np.asarray(~data.traded[:, :, tail:].any(axis=(0, 2)))
+
+
+def without_early_closes(data: MarketData) -> MarketData:
+    """The data less the sessions that end early, with a note; unchanged where no session is full."""
+    early = early_closes(data)
+    if not early.any() or early.all():
+        return data
+    named = ", ".join(str(d) for d in data.dates[early][:5]) + (", ..." if early.sum() > 5 else "")
+    kept = data.select(dates=data.dates[~early])
+    kept = kept.select(symbols=[kept.symbols[i] for i in np.flatnonzero(kept.has_session.any(axis=1))])
+    notes = (*data.provenance.notes, f"{int(early.sum())} sessions that end early dropped: {named}")
+    return replace(kept, provenance=replace(data.provenance, notes=notes))

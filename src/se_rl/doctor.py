@@ -1,0 +1,66 @@
+"""`se-rl doctor`: what is installed, and for each thing that is not, the command that would mend it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+REQUIRED = ("torch", "numpy", "numba", "gymnasium", "pandas", "pyarrow", "arch", "plotly")
+EXTRAS = {
+    "stable-baselines3": "baselines",
+    "alpaca-py": "vendors",
+    "baostock": "vendors",
+    "yfinance": "vendors",
+    "akshare": "vendors",
+    "numba-cuda": "gpu",
+    "ray": "ray",
+    "tensorboard": "tensorboard",
+}
+
+
+def examine() -> list[dict[str, Any]]:
+    """One row per thing: name, whether it is fine, what was found, how to mend it; optional ones may be absent."""
+    rows = [_row("Python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer")]
+    rows += [_package(name, "make setup", optional=False) for name in REQUIRED]
+    rows += [_package(name, f'pip install "se-rl[{extra}]"', optional=True) for name, extra in EXTRAS.items()]
+    return [*rows, _device(), _cache(), _datasets()]
+
+
+def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> dict[str, Any]:
+    return {"what": what, "ok": ok, "found": found, "mend": "" if ok else mend, "optional": optional}
+
+
+def _package(name: str, mend: str, *, optional: bool) -> dict[str, Any]:
+    try:
+        return _row(name, True, version(name), mend, optional=optional)
+    except PackageNotFoundError:
+        return _row(name, False, "not installed", mend, optional=optional)
+
+
+def _device() -> dict[str, Any]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        import torch
+    except ImportError:
+        return _row("device", False, f"{cores} cores; torch does not load", "make setup", optional=True)
+    gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU (none is needed)"
+    return _row("device", True, f"{cores} cores, {gpu}", "")
+
+
+def _cache() -> dict[str, Any]:
+    from se_rl.data.cache import cache_folder
+
+    folder = cache_folder()
+    parent = next(p for p in (folder, *folder.parents) if p.exists())
+    return _row("cache", os.access(parent, os.W_OK), str(folder), "set SE_RL_CACHE to a writable folder", optional=True)
+
+
+def _datasets() -> dict[str, Any]:
+    from se_rl.data.catalog import imported_names
+
+    names = imported_names()
+    mend = "se-rl data import FILE --name nasdaq100 (until then csi100 and nasdaq100 are synthetic)"
+    return _row("own data", bool(names), ", ".join(names) or "none imported", mend, optional=True)
