@@ -254,7 +254,8 @@ def _report_import(summary: dict[str, Any], options: argparse.Namespace) -> None
         print(to_json(summary))
         return
     print(
-        f"{summary['name']}: {summary['symbols']} symbols, {summary['sessions']} sessions, {summary['bars']:,} bars -> {summary['path']}"
+        f"{summary['name']}: {summary['symbols']} symbols, {summary['sessions']} sessions, "
+        f"{summary['bars']:,} bars -> {summary['path']}"
     )
     for note in summary["notes"]:
         print(f"  note: {note}")

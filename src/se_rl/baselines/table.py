@@ -20,7 +20,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.fills import PriceTaker
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
-from se_rl.environments.task import order_pairs
+from se_rl.environments.task import Orders, order_pairs
 from se_rl.evaluation.checks import (
     BLOCKING_P,
     Check,
@@ -49,48 +49,69 @@ class Fitted:
     notes: tuple[str, ...]
 
 
+class Trial:
+    """One data set and its orders under the configured costs: every policy is scored on exactly the same."""
+
+    def __init__(self, config: BaselinesConfig, data: MarketData, orders: Orders) -> None:
+        self.config, self.data, self.orders = config, data, orders
+        self.panel = Panel.of(data, orders, benchmark=config.benchmark)
+        fills = PriceTaker(data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation)
+        self._core = StaticCore(data, fills=fills, fee_bps=config.fee_bps)
+
+    def score(self, name: str, weights: schedules.Array) -> Score:
+        """Execute planned shares [order, step]."""
+        return Score(name, self.panel, self._core.execute(self.orders, ratios_from_weights(weights)))
+
+    def bound(self) -> Score:
+        """The perfect-foresight bound under the configured cap."""
+        caps = None
+        if self.config.max_participation is not None:
+            volume = self.orders.gather(self.data.require_volume("a participation cap"))
+            caps = self.config.max_participation * volume / self.orders.quantity[:, None]
+        return self.score("foresight bound", schedules.foresight(self.orders, self.panel.price, max_shares=caps))
+
+
 def run_baselines(config: BaselinesConfig, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
     """Run every baseline on one set; raises CheckError instead of returning a table that breaks a self-check."""
     say(f"loading {config.data}")
     dataset = load_dataset(config.data)
     data = dataset.data
     horizon = None if config.horizon == "session" else config.horizon
-    orders = order_pairs(data, horizon, dates=dataset.dates(config.split), start=config.start, quantity=config.quantity)
-    panel = Panel.of(data, orders, benchmark=config.benchmark)
-    fills = PriceTaker(data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation)
-    core = StaticCore(data, fills=fills, fee_bps=config.fee_bps)
+    dates = dataset.dates(config.split)
+    trial = Trial(config, data, order_pairs(data, horizon, dates=dates, start=config.start, quantity=config.quantity))
     say(f"fitting on train days ({data.provenance.label})")
     fitted = fit_on_train(dataset)
-
-    def score(name: str, weights: schedules.Array) -> Score:
-        return Score(name, panel, core.execute(orders, ratios_from_weights(weights)))
-
-    say(f"executing {len(orders):,} orders")
-    twap = score("TWAP", schedules.twap(orders))
-    side_blind = [twap, score("Almgren-Chriss", schedules.almgren_chriss(orders, urgency=config.urgency))]
-    if fitted.scales is not None and data.volume is not None:
-        side_blind.insert(1, score("VWAP", schedules.vwap(orders, fitted.scales.of(data).volume_share)))
-    scores = list(side_blind)
-    forecast = None
-    if fitted.ridge is not None and fitted.scales is not None:
-        forecast = fitted.ridge.forecast(data, fitted.scales)
-        scores += [score(name, fitted.ridge.schedule(orders, forecast, kappa=kappa)) for name, kappa in KAPPAS.items()]
-    bound = score("foresight bound", schedules.foresight(orders, panel.price, max_shares=_caps(data, config, panel)))
-
+    say(f"executing {len(trial.orders):,} orders")
+    side_blind, tilted, forecast = _policies(trial, fitted)
+    twap, scores, bound = side_blind[0], side_blind + tilted, trial.bound()
     say("running the self-checks")
     capped = config.max_participation is not None
-    checks = identity_checks([*scores, bound], twap=twap, side_blind=[] if capped else side_blind)
-    checks += bound_checks(scores, bound)
-    checks += [] if capped else [collapse_check(s) for s in scores]
     rng = np.random.default_rng(config.seed)
-    noise = rng.exponential(size=(len(orders), orders.horizon))
-    checks.append(
-        no_edge_check("a random policy shows no edge", score("random", noise / noise.sum(1, keepdims=True)), twap)
-    )
+    checks = identity_checks([*scores, bound], twap=twap, side_blind=side_blind, capped=capped)
+    checks += bound_checks(scores, bound)
+    checks += [] if capped else [collapse_check(score) for score in scores]
+    noise = rng.exponential(size=(len(trial.orders), trial.orders.horizon))
+    random = trial.score("random", noise / noise.sum(axis=1, keepdims=True))
+    checks.append(no_edge_check("a random policy shows no edge", random, twap))
     if forecast is not None:
-        checks += _ridge_checks(fitted, data, forecast, scores[len(side_blind)], twap, score, rng)
+        checks += _ridge_checks(trial, fitted, forecast, honest=tilted[0], twap=twap, rng=rng)
     require(checks)
     return _results(config, dataset, fitted, [*scores, bound], checks)
+
+
+def _policies(trial: Trial, fitted: Fitted) -> tuple[list[Score], list[Score], schedules.Array | None]:
+    """The schedules that treat both sides alike (TWAP first), the ridge's tilted ones, and its forecast."""
+    orders, data = trial.orders, trial.data
+    side_blind = [trial.score("TWAP", schedules.twap(orders))]
+    if fitted.scales is not None and data.volume is not None:
+        side_blind.append(trial.score("VWAP", schedules.vwap(orders, fitted.scales.of(data).volume_share)))
+    chriss = schedules.almgren_chriss(orders, urgency=trial.config.urgency)
+    side_blind.append(trial.score("Almgren-Chriss", chriss))
+    if fitted.ridge is None or fitted.scales is None:
+        return side_blind, [], None
+    forecast = fitted.ridge.forecast(data, fitted.scales)
+    plans = {name: fitted.ridge.schedule(orders, forecast, kappa=kappa) for name, kappa in KAPPAS.items()}
+    return side_blind, [trial.score(name, plan) for name, plan in plans.items()], forecast
 
 
 def fit_on_train(dataset: DataSet) -> Fitted:
@@ -109,59 +130,37 @@ def fit_on_train(dataset: DataSet) -> Fitted:
     scales = own[0] if own else fitting[-1] if fitting else None
     smallest = min(len(bars.symbols) for bars, _ in train), max(len(bars.dates) for bars, _ in train)
     if scales is None or smallest[0] < MIN_SYMBOLS or smallest[1] < MIN_TRAIN_SESSIONS:
-        note = f"XS ridge is left out: it needs {MIN_SYMBOLS} symbols and {MIN_TRAIN_SESSIONS} train sessions, got {smallest[0]} and {smallest[1]}"
+        needs = f"{MIN_SYMBOLS} symbols and {MIN_TRAIN_SESSIONS} train sessions"
+        note = f"XS ridge is left out: it needs {needs}, got {smallest[0]} and {smallest[1]}"
         return Fitted(scales, None, tuple(train), (note,))
     return Fitted(scales, XSRidge.fit(train), tuple(train), ())
 
 
-def _caps(data: MarketData, config: BaselinesConfig, panel: Panel) -> schedules.Array | None:
-    """Cap of each bar as a share of the order."""
-    if config.max_participation is None:
-        return None
-    volume = panel.orders.gather(data.require_volume("a participation cap"))
-    return config.max_participation * volume / panel.orders.quantity[:, None]
-
-
 def _ridge_checks(
-    fitted: Fitted,
-    data: MarketData,
-    forecast: schedules.Array,
-    honest: Score,
-    twap: Score,
-    score: Callable[[str, schedules.Array], Score],
-    rng: np.random.Generator,
+    trial: Trial, fitted: Fitted, forecast: schedules.Array, *, honest: Score, twap: Score, rng: np.random.Generator
 ) -> list[Check]:
     """Tests that a forecast policy must pass: shuffled, delayed, leaking and mirrored features."""
-    ridge, scales, orders = fitted.ridge, fitted.scales, honest.panel.orders
+    ridge, scales, orders = fitted.ridge, fitted.scales, trial.orders
     assert ridge is not None and scales is not None
-    shuffled = score("shuffled", ridge.schedule(orders, rng.permuted(forecast, axis=0)))
-    checks = [no_edge_check("shuffled features show no edge", shuffled, twap)]
+    shuffled = trial.score("shuffled", ridge.schedule(orders, rng.permuted(forecast, axis=0)))
 
     def shifted(shift: int) -> Score:
         refit = XSRidge.fit(fitted.train, shift=shift)
-        return score(f"shift {shift}", refit.schedule(orders, refit.forecast(data, scales, shift=shift)))
+        return trial.score("shifted", refit.schedule(orders, refit.forecast(trial.data, scales, shift=shift)))
 
-    day = honest.panel.day
-    delayed = clustered_mean(shifted(1).pa() - honest.pa(), day)
-    gain = f"{delayed.mean:+.3f} bps against the honest ridge, SE {delayed.se:.3f}"
-    checks.append(
-        Check("features delayed by a bar do not help", not (delayed.mean > 0 and delayed.p_value < BLOCKING_P), gain)
-    )
-    leaking = float((shifted(-1).pa() - honest.pa()).mean())
-    checks.append(
-        Check("features one bar early would help (the leak detector works)", leaking > 0, f"{leaking:+.3f} bps")
-    )
-    reflected = mirrored(data)
-    panel = replace(honest.panel, data=reflected, price=orders.gather(reflected.price))
+    delayed = clustered_mean(shifted(1).pa() - honest.pa(), trial.panel.day)
+    helps = delayed.mean > 0 and delayed.p_value < BLOCKING_P
+    leak = float((shifted(-1).pa() - honest.pa()).mean())
     swapped = replace(orders, side=(-orders.side).astype(np.int8))
-    weights = ridge.schedule(swapped, ridge.forecast(reflected, scales))
-    fills = replace(honest.record, orders=swapped, fills=weights, leftover=np.zeros(len(orders)))
-    image = Score("mirror", replace(panel, orders=swapped), fills)
-    gap = float(log_price_advantage(image).mean() - log_price_advantage(honest).mean())
-    checks.append(
-        Check("mirrored prices and swapped sides give the same PA", abs(gap) <= MIRROR_BPS, f"{gap:+.3f} bps")
-    )
-    return checks
+    image = Trial(trial.config, mirrored(trial.data), swapped)
+    reflection = image.score("mirror", ridge.schedule(swapped, ridge.forecast(image.data, scales)))
+    gap = float(log_price_advantage(reflection).mean() - log_price_advantage(honest).mean())
+    return [
+        no_edge_check("shuffled features show no edge", shuffled, twap),
+        Check("features delayed by a bar do not help", not helps, f"{delayed.mean:+.3f} bps, SE {delayed.se:.3f}"),
+        Check("features one bar early would help (the leak detector works)", leak > 0, f"{leak:+.3f} bps"),
+        Check("mirrored prices and swapped sides give the same PA", abs(gap) <= MIRROR_BPS, f"{gap:+.3f} bps"),
+    ]
 
 
 def mirrored(data: MarketData) -> MarketData:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data import books
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import ReadOptions, read_bars
 from se_rl.data.store import write_bars
@@ -131,24 +132,20 @@ def import_bars(data: MarketData, name: str, *, notes: tuple[str, ...] = ()) -> 
     if not name.isidentifier():
         raise DataError(f"name {name!r} cannot be a set's name; use letters, digits and underscores")
     path = data_home() / f"{name}.parquet"
-    write_bars(data, path, notes=notes)
-    every = (*data.provenance.notes, *notes)
+    stored_notes = write_bars(data, path, notes=notes)
     symbols, sessions, _ = data.shape
-    bars = int(data.traded.sum())
     return {
         "name": name,
         "path": str(path),
         "symbols": symbols,
         "sessions": sessions,
-        "bars": bars,
-        "notes": list(every),
+        "bars": int(data.traded.sum()),
+        "notes": list(stored_notes),
     }
 
 
 def read_any(path: Path, options: ReadOptions) -> MarketData:
     """Bars from any file we read: bars as they are; LOBSTER messages and ticks turned into bars by their file name."""
-    from se_rl.data import books
-
     stem = path.stem.lower()
     if "_message" in stem:
         return books.read_lobster(path).bars()

@@ -181,6 +181,7 @@ def observation_table(data: MarketData, scales: FeatureScales) -> npt.NDArray[np
     for i, name in enumerate(PUBLIC_FIELDS):
         table[..., i] = np.where(known.started | (name == "time_of_day"), np.clip(columns[name], -CLIP, CLIP), 0.0)
     table[~data.has_session] = 0.0
+    np.nan_to_num(table, copy=False)  # a bar may lack a quote: its book fields are 0, like those of data without any
     return table.reshape(-1, len(data.grid) + 1, len(PUBLIC_FIELDS))
 
 
@@ -277,7 +278,7 @@ def _typical_quotes(data: MarketData) -> tuple[Array, Array]:
         if not live.any():
             continue
         if data.bid is not None and data.ask is not None:
-            spread_bps[i] = np.median(
+            spread_bps[i] = np.nanmedian(
                 2e4 * (data.ask[i, live] - data.bid[i, live]) / (data.ask[i, live] + data.bid[i, live])
             )
         if data.bid_sizes is not None and data.ask_sizes is not None:

@@ -1,6 +1,7 @@
 """Rows of bars become MarketData: refused or repaired row by row, then put on the session grid.
 
-`bars_from_columns` is the one road; files and dataframes only differ in how they get to `Columns` (data/readers.py).
+`bars_from_columns` is the one road; files (data/readers.py) and dataframes (data/columns.py) only differ in how they get
+to `Columns`.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.calendar import CONTINUOUS, SessionGrid, infer_grid, session_grid
+from se_rl.data.columns import INFER_ALL, Columns, ReadOptions, frame_columns
 from se_rl.data.market_data import PRICE_FIELDS, Array, DataError, MarketData, Provenance
-from se_rl.data.readers import INFER_ALL, Columns, ReadOptions, frame_columns
 
 if TYPE_CHECKING:
     import pandas as pd
 
 Mask = npt.NDArray[np.bool_]
+Index = npt.NDArray[np.int64]
 EARLY_CLOSE_SHARE = 0.2
-"""A session without any print in this last share of the grid closed early (or the file ends within it)."""
+"""A session without any print in this last share of the grid closed early; if all do, the grid is cut (`on_grid`)."""
 
 DEFECTS = {
     "no_time": ("rows without a readable time", "dropped"),
@@ -63,7 +65,7 @@ def row_defects(columns: Columns) -> dict[str, Mask]:
     return found
 
 
-def _stepped(columns: Columns, order: npt.NDArray[np.int64], dated: Mask) -> npt.NDArray[np.int8]:
+def _stepped(columns: Columns, order: Index, dated: Mask) -> npt.NDArray[np.int8]:
     """Per row the sign of its time less that of the row before it (in this order) of its symbol; 1 where none is."""
     time, code, known = columns.time[order], columns.code[order], dated[order]
     sign = np.ones(len(order), dtype=np.int8)
@@ -109,11 +111,13 @@ def bars_from_columns(columns: Columns, options: ReadOptions = INFER_ALL, *, pro
     if not len(columns):
         raise DataError(f"{provenance.name} has no usable rows; check the file and its columns")
     adjusted = columns.adjusted if options.adjusted is None else options.adjusted
-    provenance = replace(provenance, adjusted=adjusted, notes=provenance.notes + columns.notes)
+    notes, synthetic = provenance.notes + columns.notes, provenance.synthetic or columns.synthetic
+    provenance = replace(provenance, adjusted=adjusted, synthetic=synthetic, notes=notes)
     grid = choose_grid(columns, options)
     if grid is None:
         return _one_session(columns, options, provenance)
-    return without_early_closes(on_grid(columns, grid, provenance=provenance))
+    data = on_grid(columns, grid, provenance=provenance)
+    return data if grid is columns.grid else without_early_closes(data)
 
 
 def bars_from_frame(frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame") -> MarketData:
@@ -128,6 +132,8 @@ def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
     """The session grid that options, source and labels agree on; None where the rows follow no exchange's hours."""
     if options.exchange == CONTINUOUS:
         return None
+    if columns.grid is not None and not (options.exchange or options.bar_minutes or options.bar_label):
+        return columns.grid
     minutes, told_minutes = columns.label_minutes, options.bar_minutes or columns.bar_minutes
     labels = np.unique(minutes[minutes <= 1440])
     gaps, counts = np.unique(np.diff(labels), return_counts=True)
@@ -165,17 +171,16 @@ def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance)
     step = options.bar_minutes or columns.bar_minutes or (int(gaps[number.argmax()] // 60_000_000) if len(gaps) else 1)
     grid = SessionGrid(CONTINUOUS, max(step, 1), "start", tuple(range(shape[2])))
     arrays, notes = _filled(columns, np.arange(len(columns)), shape)
-    notes = (
-        *provenance.notes,
-        "fits the hours of no exchange: all rows of a symbol are one continuous session",
-        *notes,
-    )
-    first_date = columns.date[:1].astype(np.int32)
-    return MarketData(symbols, first_date, grid, **arrays, provenance=replace(provenance, notes=notes))
+    told = "fits the hours of no exchange: all rows of a symbol are one continuous session"
+    provenance = replace(provenance, notes=(*provenance.notes, told, *notes))
+    return MarketData(symbols, columns.date[:1].astype(np.int32), grid, **arrays, provenance=provenance)
 
 
 def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> MarketData:
-    """Rows without defects re-indexed to the full grid; the notes count the bars outside its hours, left out."""
+    """Rows without defects re-indexed to the grid; the notes count the bars outside its hours, left out.
+
+    A grid inferred or chosen is cut to the labels there are where every session starts late or ends early.
+    """
     place = columns.located(grid)
     notes = provenance.notes
     if outside := int(np.sum(place < 0)):
@@ -185,6 +190,10 @@ def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> M
     used = np.bincount(columns.code, minlength=len(columns.symbols)) > 0
     if outside and not used.all():
         notes += (f"{int(np.sum(~used))} symbols without a bar inside the hours dropped",)
+    told = grid is columns.grid
+    if not told:
+        grid, place, cut = _cut(grid, place)
+        notes += cut
     days = np.bincount(columns.date - columns.date.min()) > 0
     dates = (np.flatnonzero(days) + columns.date.min()).astype(np.int32)
     day = (np.cumsum(days) - 1)[columns.date - columns.date.min()]
@@ -192,10 +201,22 @@ def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> M
     cell = ((np.cumsum(used) - 1)[columns.code] * len(dates) + day) * len(grid) + place
     arrays, quote_notes = _filled(columns, cell, shape)
     symbols = tuple(s for s, u in zip(columns.symbols, used, strict=True) if u)
-    return MarketData(symbols, dates, grid, **arrays, provenance=replace(provenance, notes=notes + quote_notes))
+    notes += () if told else quote_notes  # a file of ours brings the notes of its first reading along
+    return MarketData(symbols, dates, grid, **arrays, provenance=replace(provenance, notes=notes))
 
 
-def _refuse_misfit(columns: Columns, grid: SessionGrid, place: npt.NDArray[np.int64], name: str) -> None:
+def _cut(grid: SessionGrid, place: Index) -> tuple[SessionGrid, Index, tuple[str, ...]]:
+    """The grid from the first to the last label in use, with the places on it, where an edge of it is never in use."""
+    first, last, edge = int(place.min()), int(place.max()), max(int(EARLY_CLOSE_SHARE * len(grid)), 1)
+    if first < edge and last >= len(grid) - edge:
+        return grid, place, ()
+    used = grid.minutes[first : last + 1]
+    clock = " to ".join(f"{minute // 60:02d}:{minute % 60:02d}" for minute in (used[0], used[-1]))
+    note = f"no session prints outside {clock}: the grid has these {len(used)} of {len(grid)} bars"
+    return replace(grid, minutes=used), place - first, (note,)
+
+
+def _refuse_misfit(columns: Columns, grid: SessionGrid, place: Index, name: str) -> None:
     """Dropping is for bars outside the hours; bars between the labels mean that the grid is the wrong one."""
     between = (place < 0) & (columns.minute > grid.minutes[0]) & (columns.minute < grid.minutes[-1])
     if place.max() < 0:
@@ -210,15 +231,12 @@ def _refuse_misfit(columns: Columns, grid: SessionGrid, place: npt.NDArray[np.in
         )
 
 
-def _filled(
-    columns: Columns, cell: npt.NDArray[np.int64], shape: tuple[int, int, int]
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _filled(columns: Columns, cell: Index, shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The dense arrays, missing bars flat at the last close (before the first bar of the day: at its open)."""
 
-    def dense(values: Array | None, empty: float) -> Array:
+    def dense(values: Array, empty: float) -> Array:
         full = np.full(shape, empty)
-        if values is not None:
-            full.reshape(-1)[cell] = values
+        full.reshape(-1)[cell] = values
         return full
 
     traded = np.zeros(shape, dtype=bool)
@@ -232,38 +250,41 @@ def _filled(
     )
     for name in PRICE_FIELDS:
         np.copyto(arrays[name], price, where=~traded)
-    for name in ("volume", "amount"):
-        values = getattr(columns, name)
-        arrays[name] = None if values is None else dense(values, 0.0)
+    arrays |= {name: dense(v, 0.0) for name in ("volume", "amount") if (v := getattr(columns, name)) is not None}
     arrays["traded"] = traded
     if columns.bid is None or columns.ask is None:
         return arrays, ()
-    bid, ask = dense(columns.bid, 0.0), dense(columns.ask, 0.0)
-    quoted = (bid > 0) & (ask > 0)
-    if np.any(traded.any(axis=2) & ~quoted.any(axis=2)):
-        return arrays, ("quotes left out: a symbol has a session without any",)
+    quoted = (dense(columns.bid, 0.0) > 0) & (dense(columns.ask, 0.0) > 0)
     newest = _newest(quoted)
-    source = np.where(newest >= 0, newest, quoted.argmax(axis=2)[..., None])
-    sizes = {"bid_sizes": columns.bid_size, "ask_sizes": columns.ask_size}
-    for name, values in {
-        "bid": bid,
-        "ask": ask,
-        **{k: dense(v, 0.0) for k, v in sizes.items() if v is not None},
-    }.items():
-        carried = np.take_along_axis(values, source, axis=2)
-        arrays[name] = carried[..., None] if name in sizes else carried
-    missing = int(np.sum(traded & ~quoted))
-    return arrays, (f"{missing:,} bars without a quote carry the last one",) if missing else ()
+    quotes = {"bid": columns.bid, "ask": columns.ask, "bid_sizes": columns.bid_size, "ask_sizes": columns.ask_size}
+    for name, values in quotes.items():
+        if values is not None:
+            last = np.take_along_axis(dense(values, 0.0), np.maximum(newest, 0), axis=2)
+            sized = name.endswith("sizes")
+            carried = np.where(newest >= 0, last, 0.0 if sized else np.nan)  # a later quote is not known yet
+            arrays[name] = carried[..., None] if sized else carried
+    return arrays, _quote_notes(traded, quoted, newest)
 
 
-def _newest(known: Mask) -> npt.NDArray[np.int64]:
+def _quote_notes(traded: Mask, quoted: Mask, newest: Index) -> tuple[str, ...]:
+    """How many bars and sessions lack a quote of their own."""
+    missing, ever = traded & ~quoted, quoted.any(axis=2, keepdims=True)
+    counts = {
+        "bars without a quote carry the last one": np.sum(missing & (newest >= 0)),
+        "bars before the first quote of their session have none": np.sum(missing & (newest < 0) & ever),
+        "sessions of a symbol have no quote at all": np.sum(traded.any(axis=2, keepdims=True) & ~ever),
+    }
+    return tuple(f"{count:,} {what}" for what, count in counts.items() if count)
+
+
+def _newest(known: Mask) -> Index:
     """At each bar the position of the newest known bar of its session, -1 before the first."""
     return np.maximum.accumulate(np.where(known, np.arange(known.shape[2]), -1), axis=2)
 
 
 def early_closes(data: MarketData) -> Mask:
     """[session]: no symbol printed in the last share EARLY_CLOSE_SHARE of the grid."""
-    tail = int(np.ceil((1 - EARLY_CLOSE_SHARE) * len(data.grid)))
+    tail = len(data.grid) - int(EARLY_CLOSE_SHARE * len(data.grid))
     return np.asarray(~data.traded[:, :, tail:].any(axis=(0, 2)))
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +77,7 @@ class MarketData:
     @cached_property
     def has_session(self) -> npt.NDArray[np.bool_]:
         """[symbol, session]: the symbol traded that day."""
-        return self.traded.any(axis=2)
+        return np.asarray(self.traded.any(axis=2))
 
     @cached_property
     def first_bar(self) -> npt.NDArray[np.int64]:
@@ -113,7 +114,7 @@ class MarketData:
         days = slice(None) if dates is None else np.flatnonzero(np.isin(self.dates, np.asarray(list(dates))))
         if not isinstance(days, slice) and len(days) and np.all(np.diff(days) == 1):
             days = slice(int(days[0]), int(days[-1]) + 1)
-        arrays = {
+        arrays: dict[str, Any] = {
             f.name: value[rows][:, days]
             for f in fields(self)
             if isinstance(value := getattr(self, f.name), np.ndarray) and value.ndim >= 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -79,7 +79,7 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
     `scales`: FeatureScales of the train split; without them, those of `data` itself.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+    metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium declares it as an instance variable)
 
     def __init__(
         self,

@@ -78,18 +78,37 @@ class QueueFills:
             flows.append(_flow(book, moving))
         self._arrivals = _Arrivals(*(np.stack(rows) for rows in zip(*arrivals, strict=True)))
         self._flow = _Flow(*(np.concatenate(rows) for rows in zip(*flows, strict=True)))
+        self.half_spread = _mean_half_spread(self._arrivals)
 
     def fill(
-        self, row: Int64, bar: Int64, side: Array, want: Floats, limit: Floats, shares: Floats, cash: Floats
+        self,
+        row: Int64,
+        bar: Int64,
+        side: Array,
+        want: Floats,
+        limit: Floats,
+        shares: Floats,
+        cash: Floats,
+        cost: Floats | None = None,
     ) -> None:
         """Write the shares filled in this bar and the cash exchanged for them; side +1 sells, -1 buys.
 
-        `limit` is a price in currency, NaN for a market order; a negative or NaN `want` asks for nothing.
+        `limit` is a price in currency, NaN for a market order; a negative or NaN `want` asks for nothing. The spread is
+        in the prices, so no further `cost` arises.
         """
+        if cost is not None:
+            cost[:] = 0.0
         rows, bars = self._arrivals.first.shape
         if len(row) and not (0 <= row.min() <= row.max() < rows and 0 <= bar.min() <= bar.max() < bars):
             raise IndexError(f"a row or bar lies outside the {rows} books of {bars} bars of this fill model")
         _fill_orders(self._arrivals, self._flow, row, bar, side, want, limit, shares, cash)
+
+
+def _mean_half_spread(arrivals: _Arrivals) -> float:
+    """Half the quoted spread over the mid, averaged over the bar starts that show both sides."""
+    bid, ask = (arrivals.price_e4[:, :, side, 0].astype(np.float64) for side in (_BID, _ASK))
+    quoted = (arrivals.size[:, :, _BID, 0] > 0) & (arrivals.size[:, :, _ASK, 0] > 0)
+    return float(((ask - bid)[quoted] / (ask + bid)[quoted]).mean()) if quoted.any() else 0.0
 
 
 def _flow(book: BookHistory, moving: Int64) -> _Flow:

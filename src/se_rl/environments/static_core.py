@@ -38,11 +38,7 @@ class StaticCore:
         self._price = flat(data.price)
         rows, bars = self._price.shape
         self._table = observations if observations is not None else np.zeros((rows, bars + 1, 0), np.float32)
-        best = data.bid is not None and data.ask is not None
-        self._touch = {
-            side: flat(quote if best and quote is not None else data.close)
-            for side, quote in ((1, data.ask), (-1, data.bid))
-        }
+        self._touch = {side: flat(_quote_or_close(data, quote)) for side, quote in ((1, data.ask), (-1, data.bid))}
 
     def reset(self, orders: Orders) -> Observation:
         """Start these orders; returns their first observation (the array is reused by every later step)."""
@@ -113,6 +109,11 @@ class StaticCore:
         )  # fmt: skip
 
 
+def _quote_or_close(data: MarketData, quote: Array | None) -> Array:
+    """The quote at each bar's end, or the close where there is none."""
+    return data.close if quote is None else np.where(np.isfinite(quote), quote, data.close)
+
+
 def ratios_from_weights(weights: Array) -> Array:
     """Planned shares per step [order, step] as ratios of what is left, so that any schedule fits the `ratio` action."""
     left = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1]
@@ -120,8 +121,10 @@ def ratios_from_weights(weights: Array) -> Array:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _settle(price, row, bar, side, quantity, horizon, arrival, half_spread, fee, last,
-            shares, cash, cost, remaining, gross, paid, leftover, reward):  # type: ignore[no-untyped-def]  # fmt: skip
+def _settle(  # type: ignore[no-untyped-def]
+    price, row, bar, side, quantity, horizon, arrival, half_spread, fee, last,
+    shares, cash, cost, remaining, gross, paid, leftover, reward,
+):  # fmt: skip
     """Book the step's fills; in the last step complete the rest at the bar price, half-spread and fee paid.
 
     The reward is the step's gain over TWAP's slice in bps of the arrival price: summed over an episode it is the PA

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -18,10 +18,10 @@ class StaticEnvironment(ExecutionEnvironment):
     """Replay of history without market impact; everything is inherited from ExecutionEnvironment."""
 
 
-class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[np.float64]]):
+class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]):
     """Many orders stepped together by the batched core; all end at once and the next step starts fresh ones."""
 
-    metadata: ClassVar[dict[str, Any]] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
+    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 (an instance variable in Gymnasium)
 
     def __init__(
         self, data: Any, config: ExecutionEnvConfig | None = None, *, num_envs: int = 1024, **options: Any

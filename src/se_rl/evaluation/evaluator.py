@@ -41,7 +41,7 @@ class Panel:
     @property
     def full_bars(self) -> npt.NDArray[np.bool_]:
         """Orders whose window has a real print in every bar: no stale price can fake a gain there."""
-        return self.orders.gather(self.data.traded.astype(np.float64)).all(axis=1)
+        return np.asarray(self.orders.gather(self.data.traded.astype(np.float64)).all(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +66,8 @@ class Score:
         _, group = np.unique(key, return_inverse=True)
         count = np.bincount(group).astype(np.float64)
         fills = self.record.forced_fills
-        mean = np.stack([np.bincount(group, weights=fills[:, step]) for step in range(fills.shape[1])], axis=1)
-        mean /= count[:, None]
-        average = np.einsum("ot,ot->o", mean[group], self.panel.price)
+        total = np.stack([np.bincount(group, weights=fills[:, step]) for step in range(fills.shape[1])], axis=1)
+        average = np.einsum("ot,ot->o", (total / count[:, None])[group], self.panel.price)
         return price_advantage(average, self.panel.benchmarks.named(self.panel.benchmark), orders.side)
 
     def estimate(self, values: Array | None = None, *, where: npt.NDArray[np.bool_] | None = None) -> Estimate:

@@ -88,7 +88,8 @@ def _reading(results: dict[str, Any]) -> list[str]:
     lines = [
         f"bps against the window's {results['benchmark'].upper()}; intervals by day clusters ({results['days']} days); "
         f"half-spread {costs['half_spread_bps']:g} bps, fee {costs['fee_bps']:g} bps{cap}",
-        f"SPA p that no method beats TWAP: {number(spa['p_value'], 3)}; effects below {number(detectable)} bps cannot be shown on these days",
+        f"SPA p that no method beats TWAP: {number(spa['p_value'], 3)}; "
+        f"effects below {number(detectable)} bps cannot be shown on these days",
         f"{len(results['checks'])} self-checks passed; * knows the future: a bound, not a policy",
     ]
     if results["ridge_fitted_on"]:
@@ -106,7 +107,7 @@ def print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     for column in rows[0]:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*("yes" if v is True else "no" if v is False else str(v) for v in row.values()))
+        table.add_row(*(Text("yes" if v is True else "no" if v is False else str(v)) for v in row.values()))
     console.print(table)
 
 

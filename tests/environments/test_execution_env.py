@@ -1,0 +1,193 @@
+"""The Gymnasium faces: official checkers, the seeds' way of calling, and clear refusals."""
+
+from __future__ import annotations
+
+import gymnasium as gym
+import numpy as np
+import pandas as pd
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import se_rl.environments  # noqa: F401  (registers the ids)
+from se_rl.data.books import read_lobster
+from se_rl.data.market_data import DataError
+from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.execution_env import ExecutionEnvConfig, ExecutionEnvironment
+from se_rl.environments.queue_fills import QueueFills
+from se_rl.environments.static_env import StaticEnvironment, StaticVectorEnv
+
+DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=3, seed=5))
+
+
+def ohlcv(rows: int = 600, start: str = "2024-03-04 09:30", freq: str = "min") -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    close = 100 * np.exp(np.cumsum(rng.normal(0, 1e-3, rows)))
+    opening = np.r_[100, close[:-1]]
+    high, low = np.maximum(opening, close) * 1.0005, np.minimum(opening, close) * 0.9995
+    frame = {"open": opening, "high": high, "low": low, "close": close, "volume": rng.integers(100, 1000, rows)}
+    return pd.DataFrame(frame, index=pd.date_range(start, periods=rows, freq=freq))
+
+
+@pytest.mark.parametrize("action", ["ratio", "ratio_and_price"])
+def test_official_checker_passes(action: str) -> None:
+    config = ExecutionEnvConfig(
+        total_time=30, action=action, fills="limit_on_bars" if action != "ratio" else "price_taker"
+    )
+    check_env(StaticEnvironment(DATA, config), skip_render_check=True)
+
+
+def test_registered_id_makes_a_working_environment() -> None:
+    env = gym.make("se_rl/StaticExecution-v0")
+    observation, info = env.reset(seed=1)
+    assert observation.shape == (32,)
+    assert "SYNTHETIC" in info["data"]
+    assert len(env.step(np.array([0.5], np.float32))) == 5
+
+
+def test_the_seeds_way_of_calling() -> None:
+    env = ExecutionEnvironment(
+        ohlcv(), ExecutionEnvConfig(initial_inventory=10000.0, total_time=240, transaction_cost=0.001)
+    )
+    env.reset(seed=0)
+    done = False
+    while not done:
+        _, _, done, _, info = env.step(np.array([0.02]))
+    metrics = env.get_metrics()
+    assert set(metrics) == {"PA", "PA_std", "WR", "GLR", "AFI"}
+    assert metrics["PA"] == info["PA"]
+    assert -100 < metrics["PA"] < 50
+
+
+@pytest.mark.parametrize("rows, freq", [(100, "min"), (240, "min"), (1000, "min"), (300, "D"), (500, "h")])
+def test_any_ohlcv_frame_works_without_a_config(rows: int, freq: str) -> None:
+    env = StaticEnvironment(ohlcv(rows, freq=freq))
+    _, info = env.reset(seed=3)
+    total, done = 0.0, False
+    while not done:
+        _, reward, done, _, info = env.step(np.array([0.1]))
+        total += reward
+    assert np.isfinite(total) and np.isfinite(info["PA"])
+
+
+def test_twap_earns_nothing_over_twap_and_costs_show_in_pa() -> None:
+    for cost, expected in ((0.0, 0.0), (0.001, -10.0)):
+        env = StaticEnvironment(DATA, ExecutionEnvConfig(total_time=60, transaction_cost=cost, side="sell"))
+        env.reset(seed=2)
+        total = 0.0
+        for step in range(60):
+            _, reward, _, _, info = env.step(np.array([1 / (60 - step)]))
+            total += reward
+        assert total == pytest.approx(0.0, abs=1e-3)
+        vwap_gap = info["PA"] - expected
+        assert abs(vwap_gap) < 30
+
+
+def test_same_seed_same_episode() -> None:
+    one, two = (StaticEnvironment(DATA, ExecutionEnvConfig(total_time=20)) for _ in range(2))
+    first, second = one.reset(seed=9), two.reset(seed=9)
+    np.testing.assert_array_equal(first[0], second[0])
+    assert first[1] == second[1]
+
+
+def test_options_fix_the_order() -> None:
+    env = StaticEnvironment(DATA, ExecutionEnvConfig(total_time=20))
+    fixed = {"symbol": "SYN002", "session": int(DATA.dates[1]), "side": "buy", "start": 7}
+    _, info = env.reset(seed=0, options=fixed)
+    assert {key: info[key] for key in fixed} == fixed
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"symbol": "X"}, "symbol 'X' is not in"),
+        ({"session": 1}, "no session matches"),
+        ({"side": "up"}, "side 'up' is unknown"),
+        ({"colour": 1}, "reset option 'colour' is unknown"),
+        ({"start": 380}, "longer than the session"),
+    ],
+)
+def test_bad_options_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        StaticEnvironment(DATA, ExecutionEnvConfig(total_time=20)).reset(options=options)
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"initial_inventory": 0}, "quantity 0 is not positive"),
+        ({"initial_inventory": -5}, "quantity -5 is not positive"),
+        ({"side": "up"}, "side 'up' is unknown"),
+        ({"action": "jump"}, "action 'jump' is unknown"),
+        ({"fills": "magic"}, "fills 'magic' is unknown"),
+        ({"max_participation": 2.0}, "max_participation 2.0"),
+        ({"transaction_cost": -1}, "must not be negative"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        ExecutionEnvConfig(**settings)
+
+
+def test_a_cap_without_volume_is_refused() -> None:
+    frame = ohlcv().drop(columns="volume")
+    with pytest.raises(DataError, match="has no volume"):
+        StaticEnvironment(frame, ExecutionEnvConfig(total_time=60, max_participation=0.1))
+    env = StaticEnvironment(frame, ExecutionEnvConfig(total_time=60))
+    assert env.reset(seed=0)[1]["benchmark"] == "twap"
+
+
+def test_step_without_reset_and_bad_actions_are_refused() -> None:
+    env = StaticEnvironment(DATA, ExecutionEnvConfig(total_time=5))
+    with pytest.raises(gym.error.ResetNeeded):
+        env.step(np.array([0.1]))
+    env.reset(seed=0)
+    for bad in (np.array([np.nan]), np.array([0.1, 0.2])):
+        with pytest.raises(ValueError, match="does not fit"):
+            env.step(bad)
+
+
+def test_vector_env_steps_the_same_numbers_as_single_ones() -> None:
+    config = ExecutionEnvConfig(total_time=15)
+    vector = StaticVectorEnv(DATA, config, num_envs=6)
+    observations, _ = vector.reset(seed=4)
+    orders = vector.core.orders
+    single = StaticEnvironment(DATA, config)
+    for i in range(6):
+        symbol, session = divmod(int(orders.row[i]), len(DATA.dates))
+        options = {"symbol": DATA.symbols[symbol], "session": int(DATA.dates[session]), "start": int(orders.start[i])}
+        observation, _ = single.reset(options=options | {"side": "sell" if orders.side[i] > 0 else "buy"})
+        np.testing.assert_array_equal(observation, observations[i])
+    for _ in range(15):
+        _, _, terminated, _, _ = vector.step(np.full((6, 1), 0.3, np.float32))
+    assert terminated.all()
+    assert not vector.step(np.full((6, 1), 0.3, np.float32))[2].any()
+    with pytest.raises(ValueError, match="draws its orders"):
+        vector.reset(options={"symbol": "SYN000"})
+
+
+def test_stable_baselines3_trains_on_it() -> None:
+    sb3 = pytest.importorskip("stable_baselines3", reason="the extra [baselines] is not installed")
+    from stable_baselines3.common.env_checker import check_env as sb3_check
+
+    env = StaticEnvironment(DATA, ExecutionEnvConfig(total_time=16))
+    sb3_check(env)
+    model = sb3.PPO("MlpPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0)
+    before = model.policy.state_dict()["action_net.weight"].clone()
+    model.learn(128)
+    assert not before.equal(model.policy.state_dict()["action_net.weight"])
+
+
+def test_queue_fills_on_a_real_book(shared_data) -> None:
+    book = read_lobster(shared_data / "lobster_AMZN_20120621_L5_messages.parquet")
+    config = ExecutionEnvConfig(
+        initial_inventory=3000, total_time=60, transaction_cost=0.0, action="ratio_and_price", side="buy"
+    )
+    results = {}
+    for name, distance in (("market", -1.0), ("touch", 0.0)):
+        env = ExecutionEnvironment(book.bars(), config, fills=QueueFills([book]))
+        env.reset(seed=0, options={"start": 100})
+        for step in range(60):
+            *_, info = env.step(np.array([1 / (60 - step), distance]))
+        results[name] = info
+    assert results["market"]["AFI"] < 0.01
+    assert results["touch"]["execution_price"] < results["market"]["execution_price"]
