@@ -82,8 +82,13 @@ def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
             dest=f.name,
             choices=f.metadata["choices"],
             metavar=None if f.metadata["choices"] else f.metadata["metavar"],
-            help=f"{f.metadata['help']} (default: {'none' if default is None else default})",
+            nargs="+" if default == () else None,
+            help=f"{f.metadata['help']} (default: {_shown(default)})",
         )
+
+
+def _shown(default: Any) -> str:
+    return {None: "none", (): "all"}.get(default, str(default))
 
 
 def read_settings(kind: Any, options: argparse.Namespace) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from se_rl.data.calendar import session_grid
+from se_rl.data.columns import Columns, ReadOptions, frame_columns
 from se_rl.data.frames import bars_from_columns, bars_from_frame, repair_rows, row_defects
 from se_rl.data.market_data import DataError, MarketData, Provenance
-from se_rl.data.readers import Columns, ReadOptions, frame_columns
 
 
 def frame(start: str = "2025-01-02 09:30", *, bars: int = 390, days: int = 1, seed: int = 0) -> pd.DataFrame:
@@ -46,9 +47,9 @@ def test_a_full_day_keeps_every_number() -> None:
 
 @st.composite
 def sparse_rows(draw: st.DrawFn) -> dict[tuple[int, int, int], tuple[float, float, float]]:
-    """Bars by (symbol, day, bar): a subset of 2 symbols x 3 days x 16 bars, each day with a last bar."""
+    """Bars by (symbol, day, bar): a subset of 2 symbols x 3 days x 16 bars, each day with a last bar, one with a first."""
     cells = draw(st.sets(st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 15)), max_size=60))
-    cells |= {(symbol, day, 15) for symbol in (0, 1) for day in (0, 1, 2) if (symbol + day) % 2 == 0}
+    cells |= {(symbol, day, 15) for symbol in (0, 1) for day in (0, 1, 2) if (symbol + day) % 2 == 0} | {(1, 1, 0)}
     price = st.integers(1, 1000)
     return {cell: (draw(price) / 8, draw(price) / 8, float(draw(price))) for cell in sorted(cells)}
 
@@ -207,6 +208,51 @@ def test_sessions_that_end_early_are_left_out_only_beside_full_ones() -> None:
     assert bars_from_frame(short).dates.tolist() == [20250103]
 
 
+@pytest.mark.parametrize(
+    ("start", "bars", "days", "note"),
+    [
+        ("2025-01-06 09:30", 240, 1, "no session prints outside 09:30 to 13:29: the grid has these 240 of 390 bars"),
+        ("2025-01-06 09:30", 240, 3, "no session prints outside 09:30 to 13:29: the grid has these 240 of 390 bars"),
+        ("2025-01-06 13:00", 180, 2, "no session prints outside 13:00 to 15:59: the grid has these 180 of 390 bars"),
+        ("2025-01-06 11:00", 200, 2, "no session prints outside 11:00 to 14:19: the grid has these 200 of 390 bars"),
+    ],
+)
+def test_sessions_that_are_all_short_have_a_shorter_grid(start: str, bars: int, days: int, note: str) -> None:
+    source = frame(start, bars=bars, days=days)
+    data = bars_from_frame(source)
+    first = int(start[11:13]) * 60 + int(start[14:])
+    assert data.grid == replace(session_grid("XNYS"), minutes=tuple(range(first, first + bars)))
+    assert data.shape == (1, days, bars) and data.traded.all() and data.provenance.notes == (note,)
+    np.testing.assert_array_equal(data.close.ravel(), source["Close"])
+
+
+@pytest.mark.parametrize(("first", "last"), [(0, 311), (78, 389), (0, 312), (77, 389), (77, 312)])
+def test_a_grid_is_cut_only_where_a_fifth_of_it_is_empty(first: int, last: int) -> None:
+    data = bars_from_frame(frame().iloc[[first, *range(150, 200), last]])
+    full = first < 78 and last >= 312
+    assert len(data.grid) == (390 if full else last - first + 1) and bool(data.provenance.notes) != full
+    assert data.traded[0, 0, [0, -1]].tolist() == ([first == 0, last == 389] if full else [True, True])
+
+
+def test_one_full_session_keeps_the_full_grid_for_those_that_start_late() -> None:
+    data = bars_from_frame(pd.concat([frame(), frame("2025-01-03 12:30", bars=210)]))
+    assert data.shape == (1, 2, 390) and data.provenance.notes == ()
+    assert data.traded[0, 1].tolist() == [False] * 180 + [True] * 210
+
+
+def test_beside_shortened_sessions_a_still_shorter_one_is_left_out() -> None:
+    data = bars_from_frame(pd.concat([frame(bars=240), frame("2025-01-03 09:30", bars=100)]))
+    assert data.shape == (1, 1, 240) and data.dates.tolist() == [20250102]
+    assert [note.split()[:2] for note in data.provenance.notes] == [["no", "session"], ["1", "sessions"]]
+
+
+def test_a_morning_in_shanghai_is_cut_too() -> None:
+    grid = session_grid("XSHG")
+    source = frame(bars=120, days=2)
+    data = bars_from_frame(source, ReadOptions(exchange="XSHG"))
+    assert data.grid == replace(grid, minutes=grid.minutes[:120]) and data.traded.all()
+
+
 def quoted(bids: list[float], *, day_two: list[float] | None = None) -> MarketData:
     minutes = np.tile(session_grid("XSHG", bar_minutes=15, label="end").minutes, 2)
     bid = np.array(bids + [9.0] * (16 - len(bids)) + (day_two or [9.0] * 16))
@@ -217,18 +263,24 @@ def quoted(bids: list[float], *, day_two: list[float] | None = None) -> MarketDa
     return bars_from_columns(columns, provenance=Provenance("q"))
 
 
-def test_a_missing_quote_carries_the_last_one() -> None:
+def test_a_missing_quote_carries_the_last_one_and_none_comes_from_later() -> None:
     data = quoted([0, 8.0, 0, 7.0])
     assert data.bid is not None and data.ask is not None and data.bid_sizes is not None
-    assert data.bid[0, 0, :5].tolist() == [8, 8, 8, 7, 9] and data.ask[0, 0, :4].tolist() == [10, 10, 10, 9]
-    assert data.bid_sizes.shape == (1, 2, 16, 1) and data.bid_sizes[0, 0, :4, 0].tolist() == [1, 1, 1, 3]
-    assert data.provenance.notes == ("2 bars without a quote carry the last one",)
+    np.testing.assert_array_equal(data.bid[0, 0, :5], [np.nan, 8, 8, 7, 9])
+    np.testing.assert_array_equal(data.ask[0, 0, :4], [np.nan, 10, 10, 9])
+    assert data.bid_sizes.shape == (1, 2, 16, 1) and data.bid_sizes[0, 0, :4, 0].tolist() == [0, 1, 1, 3]
+    assert data.provenance.notes == (
+        "1 bars without a quote carry the last one",
+        "1 bars before the first quote of their session have none",
+    )
 
 
-def test_a_session_without_quotes_leaves_all_quotes_out() -> None:
+def test_a_session_without_quotes_leaves_those_of_the_others() -> None:
     data = quoted([8.0], day_two=[0.0] * 16)
-    assert data.bid is None and data.ask is None and data.bid_sizes is None
-    assert data.provenance.notes == ("quotes left out: a symbol has a session without any",)
+    assert data.bid is not None and data.ask is not None and data.bid_sizes is not None
+    assert data.bid[0, 0].tolist() == [8.0] + [9.0] * 15 and data.ask[0, 0, 0] == 10.0
+    assert np.isnan(data.bid[0, 1]).all() and np.isnan(data.ask[0, 1]).all() and not data.bid_sizes[0, 1].any()
+    assert data.provenance.notes == ("1 sessions of a symbol have no quote at all",)
 
 
 def spoilt(kind: str) -> pd.DataFrame:

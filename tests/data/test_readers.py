@@ -271,6 +271,16 @@ def test_the_real_chinese_samples_hold_two_bar_lengths(shared_data: Path) -> Non
     assert (five.shape, five.grid.label, int(five.traded.sum())) == ((2, 32, 48), "end", 4229 - 1205)
 
 
+def test_the_real_quotes_are_kept_where_there_are_any(shared_data: Path) -> None:
+    data = read_bars(shared_data / "lean_minute_bars_quotes.parquet")
+    assert data.bid is not None and data.ask is not None and data.bid_sizes is not None
+    quoted = np.isfinite(data.bid) & (data.bid <= data.ask) & (data.bid > 0)
+    sessions = quoted.any(axis=2)
+    assert (int(data.has_session.sum()), int(sessions.sum())) == (38, 37)
+    assert quoted[sessions].all() and np.isnan(data.bid[~sessions]).all() and (data.bid_sizes[sessions] > 0).all()
+    assert "2 sessions of a symbol have no quote at all" in data.provenance.notes  # one of them is left out as short
+
+
 @pytest.mark.parametrize(
     "name", ["lobster_AAPL_20120621_L1_book", "lean_BAC_trades_20131007_10", "trademaster_BTC_OE_test"]
 )

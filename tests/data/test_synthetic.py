@@ -132,9 +132,11 @@ def test_bars_may_not_straddle_the_lunch_break() -> None:
 
 
 def test_the_universes_have_a_hundred_names_on_their_own_exchange() -> None:
-    assert {name: (c.exchange, c.symbols) for name, c in UNIVERSES.items()} == {
-        "csi100": ("XSHG", 100),
-        "nasdaq100": ("XNYS", 100),
+    assert {name: (c.exchange, c.symbols, c.predictable) for name, c in UNIVERSES.items()} == {
+        "csi100": ("XSHG", 100, True),
+        "csi100-fair": ("XSHG", 100, False),
+        "nasdaq100": ("XNYS", 100, True),
+        "nasdaq100-fair": ("XNYS", 100, False),
     }
 
 

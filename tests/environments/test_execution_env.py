@@ -120,7 +120,7 @@ def test_bad_options_are_refused(options: dict, message: str) -> None:
         ({"action": "jump"}, "action 'jump' is unknown"),
         ({"fills": "magic"}, "fills 'magic' is unknown"),
         ({"max_participation": 2.0}, "max_participation 2.0"),
-        ({"transaction_cost": -1}, "must not be negative"),
+        ({"transaction_cost": -1}, "fee_bps -10000.0 is not a cost"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict, message: str) -> None:
@@ -170,7 +170,7 @@ def test_stable_baselines3_trains_on_it() -> None:
     from stable_baselines3.common.env_checker import check_env as sb3_check
 
     env = StaticEnvironment(DATA, ExecutionEnvConfig(total_time=16))
-    sb3_check(env)
+    sb3_check(env, warn=False)  # its advice on the action range is against the task: a ratio lies in [0, 1]
     model = sb3.PPO("MlpPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0)
     before = model.policy.state_dict()["action_net.weight"].clone()
     model.learn(128)

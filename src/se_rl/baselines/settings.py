@@ -18,6 +18,7 @@ class BaselinesConfig:
         "nasdaq100", "file, imported set, or csi100 / nasdaq100 (synthetic unless imported)", metavar="PATH|NAME"
     )
     split: Literal["all", "train", "valid", "test"] = option("test", "which dates to execute on", choices=SPLITS)
+    symbols: tuple[str, ...] = option((), "execute for these symbols only", metavar="SYMBOL")
     horizon: int | Literal["session"] = option(240, "bars an order may take, or 'session'", metavar="N|session")
     start: int = option(0, "first bar of the first window; later windows follow without a gap", metavar="BAR")
     benchmark: Literal["vwap", "twap", "arrival"] = option(

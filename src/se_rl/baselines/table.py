@@ -18,7 +18,7 @@ from se_rl.config import to_dict
 from se_rl.data.catalog import DataSet, load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
-from se_rl.environments.fills import PriceTaker
+from se_rl.environments.fills import PriceTaker, check_costs
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import Orders, order_pairs
 from se_rl.evaluation.checks import (
@@ -54,6 +54,9 @@ class Trial:
 
     def __init__(self, config: BaselinesConfig, data: MarketData, orders: Orders) -> None:
         self.config, self.data, self.orders = config, data, orders
+        check_costs(
+            half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps, max_participation=config.max_participation
+        )
         self.panel = Panel.of(data, orders, benchmark=config.benchmark)
         fills = PriceTaker(data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation)
         self._core = StaticCore(data, fills=fills, fee_bps=config.fee_bps)
@@ -78,7 +81,11 @@ def run_baselines(config: BaselinesConfig, *, say: Callable[[str], None] = lambd
     data = dataset.data
     horizon = None if config.horizon == "session" else config.horizon
     dates = dataset.dates(config.split)
-    trial = Trial(config, data, order_pairs(data, horizon, dates=dates, start=config.start, quantity=config.quantity))
+    orders = order_pairs(data, horizon, dates=dates, start=config.start, quantity=config.quantity)
+    if config.symbols:
+        chosen = [data.symbol_index(symbol) for symbol in config.symbols]
+        orders = orders.take(np.isin(orders.row // len(data.dates), chosen))
+    trial = Trial(config, data, orders)
     say(f"fitting on train days ({data.provenance.label})")
     fitted = fit_on_train(dataset)
     say(f"executing {len(trial.orders):,} orders")
@@ -198,7 +205,7 @@ def _results(
     )
     return {
         "orders": len(panel.orders),
-        "symbols": len(data.symbols),
+        "symbols": len(np.unique(panel.orders.row // len(data.dates))),
         "days": len(days),
         "horizon": panel.orders.horizon,
         "data": {

@@ -12,7 +12,7 @@ from gymnasium import spaces
 
 from se_rl.data.features import CLIP, OBSERVATION_FIELDS, FeatureScales, observation_table
 from se_rl.data.market_data import DataError, MarketData
-from se_rl.environments.fills import FillModel, LimitOnBars, PriceTaker
+from se_rl.environments.fills import FillModel, LimitOnBars, PriceTaker, check_costs
 from se_rl.environments.metrics import BPS, Metrics, price_advantage
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.task import SIDES, Orders, WindowBenchmarks, check_window, positive_quantity
@@ -45,10 +45,11 @@ class ExecutionEnvConfig:
         ):
             if value not in known:
                 raise DataError(f"{name} {value!r} is unknown; use one of {', '.join(known)}")
-        if self.max_participation is not None and not 0.0 < self.max_participation <= 1.0:
-            raise DataError(f"max_participation {self.max_participation} is not in (0, 1]; use e.g. 0.1")
-        if self.transaction_cost < 0 or self.half_spread_bps < 0:
-            raise DataError("transaction_cost and half_spread_bps must not be negative; use 0 for none")
+        check_costs(
+            half_spread_bps=self.half_spread_bps,
+            fee_bps=self.transaction_cost * BPS,
+            max_participation=self.max_participation,
+        )
 
 
 class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from se_rl.data.market_data import MarketData
+from se_rl.data.market_data import DataError, MarketData
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
@@ -31,6 +31,15 @@ class FillModel(Protocol):
     ) -> None:
         """Fill `want` shares of each order in its bar."""
         ...
+
+
+def check_costs(*, half_spread_bps: float, fee_bps: float, max_participation: float | None) -> None:
+    """Refuse costs that would pay the trader and caps that cannot be shares."""
+    for name, value in (("half_spread_bps", half_spread_bps), ("fee_bps", fee_bps)):
+        if not (np.isfinite(value) and value >= 0):
+            raise DataError(f"{name} {value} is not a cost; use 0 for none, or a positive number")
+    if max_participation is not None and not 0.0 < max_participation <= 1.0:
+        raise DataError(f"max_participation {max_participation} is not a share of the volume; use e.g. 0.1, at most 1")
 
 
 def flat(values: Array) -> Array:
