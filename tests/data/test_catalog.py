@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def test_splits_by_share_keep_a_session_between_them(days: list[int]) -> None:
     used = [int(date) for split in SPLITS for date in splits[split]]
     assert used == sorted(set(used)) and set(used) <= set(days)
     parts = [np.searchsorted(dates, splits[split]) for split in SPLITS if len(splits[split])]
-    for earlier, later in zip(parts, parts[1:], strict=False):
+    for earlier, later in pairwise(parts):
         assert later[0] - earlier[-1] >= 2
         assert len(parts) < 3 or later[0] - earlier[-1] == 2
     for part in parts:

@@ -24,7 +24,7 @@ import numpy as np
 from se_rl.data.calendar import SessionGrid
 from se_rl.data.market_data import MarketData, Provenance
 
-CACHE_VERSION = 1
+CACHE_VERSION = 2
 """Raise it whenever a reader gives other numbers for the same file: older entries are then never found."""
 
 _PREFIX = struct.Struct("<8sIQ")  # magic, CRC-32, header length

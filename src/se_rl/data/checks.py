@@ -176,7 +176,13 @@ def _early(data: MarketData) -> Iterator[Finding]:
     early = early_closes(data)
     if early.any() and not early.all():
         example = f"no print in the last fifth of {_few(data.dates[early])}"
-        yield Finding("early_close", "warning", int(early.sum()), example, "read_bars leaves these sessions out")
+        yield Finding(
+            "early_close",
+            "warning",
+            int(early.sum()),
+            example,
+            "read_bars leaves them out unless the file states its own hours",
+        )
 
 
 def _missing_minutes(data: MarketData) -> Iterator[Finding]:

@@ -272,15 +272,17 @@ def _symbol_means(values: Array) -> Array:
 
 def _typical_quotes(data: MarketData) -> tuple[Array, Array]:
     """Per symbol: median quoted spread in bps and median best size (0 where the data has none)."""
-    spread_bps, best_size = np.zeros(len(data.symbols)), np.zeros(len(data.symbols))
-    for i in range(len(data.symbols)):
-        live = data.has_session[i]
-        if not live.any():
-            continue
-        if data.bid is not None and data.ask is not None:
-            spread_bps[i] = np.nanmedian(
-                2e4 * (data.ask[i, live] - data.bid[i, live]) / (data.ask[i, live] + data.bid[i, live])
-            )
-        if data.bid_sizes is not None and data.ask_sizes is not None:
-            best_size[i] = np.median((data.bid_sizes[i, live, :, 0] + data.ask_sizes[i, live, :, 0]) / 2.0)
+    count = len(data.symbols)
+    spread_bps, best_size = np.zeros(count), np.zeros(count)
+    if data.bid is not None and data.ask is not None:
+        spread_bps = _symbol_medians(2e4 * (data.ask - data.bid) / (data.ask + data.bid))
+    if data.bid_sizes is not None and data.ask_sizes is not None:
+        size = (data.bid_sizes[..., 0] + data.ask_sizes[..., 0]) / 2.0
+        best_size = _symbol_medians(np.where(data.has_session[..., None], size, np.nan))
     return spread_bps, best_size
+
+
+def _symbol_medians(values: Array) -> Array:
+    """Median of the known values of each symbol, 0 where none is known."""
+    known = (row[np.isfinite(row)] for row in values.reshape(len(values), -1))
+    return np.array([np.median(row) if len(row) else 0.0 for row in known])

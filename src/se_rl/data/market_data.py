@@ -124,10 +124,10 @@ class MarketData:
 
     def session(self, symbol: str, date: int) -> MarketData:
         """One symbol on one date."""
-        one = self.select(symbols=[symbol], dates=[date])
-        if not len(one.dates) or not one.has_session[0, 0]:
+        day = self.dates == date
+        if not self.has_session[self.symbol_index(symbol), day].any():
             raise DataError(f"{symbol} has no session on {date} in {self.provenance.name}")
-        return one
+        return self.select(symbols=[symbol], dates=[date])
 
     def _check_shapes(self) -> None:
         for f in fields(self):

@@ -66,11 +66,10 @@ def order_from_episode(data: MarketData, episode: Episode) -> Orders:
         raise DataError(f"side {episode.side!r} is unknown; use 'buy' or 'sell'")
     quantity = positive_quantity(episode.quantity)
     symbol = data.symbol_index(episode.symbol)
-    days = np.flatnonzero(data.dates == episode.session)
-    if not len(days) or not data.has_session[symbol, days[0]]:
-        raise DataError(f"{episode.symbol} has no session on {episode.session} in {data.provenance.name}")
+    data.session(episode.symbol, episode.session)
+    day = int(np.flatnonzero(data.dates == episode.session)[0])
     check_window(data, horizon=episode.horizon, start=episode.start)
-    row = symbol * len(data.dates) + days[0]
+    row = symbol * len(data.dates) + day
     return Orders(
         np.array([row]),
         np.array([episode.start]),

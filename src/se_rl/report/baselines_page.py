@@ -12,7 +12,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from se_rl.report.terminal import number
+from se_rl.report.terminal import number, p_value
 
 TWAP, BOUND = "TWAP", "foresight bound"
 LEVEL = 0.05
@@ -104,11 +104,6 @@ def interval(bounds: list[float | None]) -> str:
     """[low, high] with signs; a dash where the days are too few for one."""
     low, high = (signed(bound) for bound in bounds)
     return "–" if "–" in (low, high) else f"[{low}, {high}]"
-
-
-def p_value(p: float | None) -> str:
-    """A p to three places, never a bare zero."""
-    return "< 0.001" if p is not None and p < 0.001 else plain(p, 3)
 
 
 def iso_date(day: int) -> str:

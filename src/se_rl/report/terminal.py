@@ -88,7 +88,7 @@ def _reading(results: dict[str, Any]) -> list[str]:
     lines = [
         f"bps against the window's {results['benchmark'].upper()}; intervals by day clusters ({results['days']} days); "
         f"half-spread {costs['half_spread_bps']:g} bps, fee {costs['fee_bps']:g} bps{cap}",
-        f"SPA p that no method beats TWAP: {number(spa['p_value'], 3)}; "
+        f"SPA p that no method beats TWAP: {p_value(spa['p_value'])}; "
         f"effects below {number(detectable)} bps cannot be shown on these days",
         f"{len(results['checks'])} self-checks passed; * knows the future: a bound, not a policy",
     ]
@@ -131,6 +131,11 @@ def number(value: float | None, decimals: int = 2, *, suffix: str = "") -> str:
         return "–"
     text = f"{value:.{decimals}f}"
     return (text.lstrip("-") if float(text) == 0 else text) + suffix
+
+
+def p_value(p: float | None) -> str:
+    """A p to three places, never a bare zero."""
+    return "< 0.001" if p is not None and p < 0.001 else number(p, 3)
 
 
 def interval(bounds: list[float] | tuple[float, float]) -> str:
