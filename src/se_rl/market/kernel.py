@@ -1,18 +1,7 @@
 """The order book: price-time priority in integer ticks and integer quantities, one source for Python, CPU and GPU.
 
-The functions below are plain Python; `make_kernel(jit)` compiles a copy of them all. They neither allocate nor fail, and
-touch book `b` only, so a book's result depends on its own messages alone. The state, one row per book (`Book`):
-
-- `meta[B, 18]` int64: the fields TOUCH to MAX_QUANTITY below.
-- `levels[B, 2, L, 4]`: per side a window of L - 1 neighbouring prices and, as row L - 1, the list of all orders beyond
-  it. A row is a queue: HEAD and TAIL slot (valid while QUANTITY > 0), QUANTITY.
-- `orders[B, N, 8]`: PRICE, QUANTITY left (0: the slot is free), NEXT and PREV slot (-1: none), SIDE, OWNER, ID.
-- `log[B, C, 8]`: the first C trades since the caller last set meta LOGGED to 0; C = 0 turns the log off.
-- `owners[B, O, 2]` int64: CASH (ticks x quantity) and SHARES of each owner; the last row also holds all owners >= O - 1.
-
-levels, orders and log are int32 (or int64 where prices or quantities need it). A price's key is `price` for asks and
-`-price` for bids, so that on both sides a smaller key is better; the window covers the keys BASE to BASE + L - 2 and the
-list only worse ones. All orders of one price are in one queue, so moving whole queues keeps time priority exact.
+These functions and those of ladder.py are plain Python; `make_kernel(jit)` compiles a copy of them all. They neither
+allocate nor raise, and touch book `b` only, so that a book's result depends on its own messages alone.
 """
 
 from __future__ import annotations
@@ -20,40 +9,52 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from types import FunctionType, SimpleNamespace
-from typing import Any, NamedTuple
+from types import FunctionType, ModuleType, SimpleNamespace
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-Array = npt.NDArray[np.signedinteger[Any]]
-
-BUY, SELL = 0, 1
-LIMIT, IOC, MARKET, CANCEL, REPLACE = range(5)
-"""Message kinds. IOC and MARKET never rest; CANCEL's quantity 0 is the whole; REPLACE gives the new price and quantity."""
-
-TOUCH, BASE, FREE, LIVE, LOGGED = 0, 2, 4, 5, 6  # TOUCH and BASE have one entry per side
-TRADES, VOLUME, NOTIONAL = 7, 8, 9  # notional in ticks x quantity
-REJECTED, DROPPED, SELF_CANCELLED, UNKNOWN = 10, 11, 12, 13
-"""Orders refused (pool full, bad number); quantity of unfilled takers; own quantity cancelled; cancels of no order."""
-COLLAR, SELF_TRADE, MAX_PRICE, MAX_QUANTITY = 14, 15, 16, 17
-META_FIELDS = 18
-HEAD, TAIL, QUEUED = 0, 1, 2
-PRICE, QUANTITY, NEXT, PREV, SIDE, OWNER, ID = range(7)
-LOG_PRICE, LOG_QUANTITY, MAKER_SLOT, MAKER_OWNER, MAKER_ID, TAKER_OWNER, TAKER_ID, TAKER_SIDE = range(8)
-CASH, SHARES = 0, 1
-FAR = 2**62
-"""The key of an empty side's touch."""
-
-
-class Book(NamedTuple):
-    """The arrays of B books; the module's docstring gives their fields."""
-
-    meta: Array
-    levels: Array
-    orders: Array
-    log: Array
-    owners: Array
+from se_rl.market import ladder
+from se_rl.market.ladder import (
+    BASE,
+    CANCEL,
+    CASH,
+    COLLAR,
+    DROPPED,
+    FAR,
+    FREE,
+    HEAD,
+    ID,
+    IOC,
+    LIMIT,
+    LOG_PRICE,
+    LOG_QUANTITY,
+    LOGGED,
+    MAKER_ID,
+    MAKER_OWNER,
+    MAKER_SLOT,
+    MARKET,
+    MAX_PRICE,
+    MAX_QUANTITY,
+    NOTIONAL,
+    OWNER,
+    PRICE,
+    QUANTITY,
+    REJECTED,
+    SELF_CANCELLED,
+    SELF_TRADE,
+    SHARES,
+    SIDE,
+    TAKER_ID,
+    TAKER_OWNER,
+    TAKER_SIDE,
+    TOUCH,
+    TRADES,
+    UNKNOWN,
+    VOLUME,
+    Book,
+    reduce,
+    rest,
+    unlink,
+)
 
 
 def limit(book: Book, b: int, side: int, price: int, quantity: int, owner: int, ident: int) -> int:
@@ -141,52 +142,6 @@ def handle(
     return replace(book, b, slot, price, quantity)
 
 
-def best(book: Book, b: int, side: int, otherwise: int) -> int:
-    """The side's best price, or `otherwise` where it is empty."""
-    key = int(book.meta[b, TOUCH + side])
-    return otherwise if key == FAR else key * (2 * side - 1)
-
-
-def mid_x2(book: Book, b: int, otherwise: int) -> int:
-    """Twice the midpoint (best bid + best ask, an integer), or `otherwise` where a side is empty."""
-    ask, minus_bid = book.meta[b, TOUCH + SELL], book.meta[b, TOUCH + BUY]
-    return otherwise if ask == FAR or minus_bid == FAR else int(ask - minus_bid)
-
-
-def depth(book: Book, b: int, side: int, out: Array) -> int:
-    """Write (price, quantity) of the best levels into out[b, side, n, 2], zeros where there are fewer; their number."""
-    levels, wanted, beyond = book.levels, out.shape[2], book.levels.shape[2] - 1
-    base, key, found = int(book.meta[b, BASE + side]), int(book.meta[b, TOUCH + side]), 0
-    while found < wanted and key < base + beyond:
-        if levels[b, side, key - base, QUEUED] > 0:
-            out[b, side, found, 0] = key * (2 * side - 1)
-            out[b, side, found, 1] = levels[b, side, key - base, QUEUED]
-            found += 1
-        key += 1
-    key = base + beyond - 1
-    while found < wanted and levels[b, side, beyond, QUEUED] > 0:
-        key = nearest_beyond(book, b, side, key)
-        if key == FAR:
-            break
-        out[b, side, found, 0] = key * (2 * side - 1)
-        out[b, side, found, 1] = queued_beyond(book, b, side, key)
-        found += 1
-    for empty in range(found, wanted):
-        out[b, side, empty, 0] = out[b, side, empty, 1] = 0
-    return found
-
-
-def ahead(book: Book, b: int, slot: int) -> int:
-    """The quantity that stands before this order at its price."""
-    orders, total = book.orders, 0
-    before = int(orders[b, slot, PREV])
-    while before >= 0:
-        if orders[b, before, PRICE] == orders[b, slot, PRICE]:
-            total += int(orders[b, before, QUANTITY])
-        before = int(orders[b, before, PREV])
-    return total
-
-
 def acceptable(book: Book, b: int, price: int, quantity: int) -> bool:
     """The numbers are within the book's bounds; if not, the order is counted as rejected."""
     bound = book.meta[b, MAX_PRICE]
@@ -252,180 +207,25 @@ def record(book: Book, b: int, slot: int, size: int, side: int, owner: int, iden
     log[b, n, TAKER_SIDE] = side
 
 
-def rest(book: Book, b: int, side: int, price: int, quantity: int, owner: int, ident: int) -> int:
-    """Put an order that does not cross into a free slot at the end of its queue; the slot."""
-    meta, orders, key = book.meta, book.orders, price * (2 * side - 1)
-    slot = int(meta[b, FREE])
-    meta[b, FREE] = orders[b, slot, NEXT]
-    meta[b, LIVE] += 1
-    if key < meta[b, TOUCH + side]:
-        if meta[b, TOUCH + side] == FAR:
-            meta[b, BASE + side] = key - headroom(book)
-        elif key < meta[b, BASE + side]:
-            recentre(book, b, side, key)
-        meta[b, TOUCH + side] = key
-    orders[b, slot, PRICE] = price
-    orders[b, slot, QUANTITY] = quantity
-    orders[b, slot, SIDE] = side
-    orders[b, slot, OWNER] = owner
-    orders[b, slot, ID] = ident
-    attach(book, b, side, min(key - meta[b, BASE + side], book.levels.shape[2] - 1), slot)
-    return slot
+FUNCTIONS = (limit, take, market, cancel, replace, handle, acceptable, sweep, match, record)
 
 
-def unlink(book: Book, b: int, slot: int) -> None:
-    """Remove an order; if it was the last at the best price, find the next best."""
-    meta, orders = book.meta, book.orders
-    side = int(orders[b, slot, SIDE])
-    key = int(orders[b, slot, PRICE]) * (2 * side - 1)
-    row = min(key - meta[b, BASE + side], book.levels.shape[2] - 1)
-    detach(book, b, side, row, slot)
-    orders[b, slot, QUANTITY] = 0
-    orders[b, slot, NEXT] = meta[b, FREE]
-    meta[b, FREE] = slot
-    meta[b, LIVE] -= 1
-    if key == meta[b, TOUCH + side] and book.levels[b, side, row, QUEUED] == 0:
-        retreat(book, b, side, row)
+def make_kernel(jit: Callable[[Callable[..., Any]], Any], *more: Callable[..., Any]) -> SimpleNamespace:
+    """All functions of this module and ladder.py, and `more` that call them, compiled by `jit` and calling one another.
 
+    `more` may import the kernel's functions by any name, and see the upper-case constants and modules of their files.
 
-def reduce(book: Book, b: int, slot: int, quantity: int) -> None:
-    """Make an order smaller where it stands."""
-    orders, side = book.orders, int(book.orders[b, slot, SIDE])
-    key = int(orders[b, slot, PRICE]) * (2 * side - 1)
-    orders[b, slot, QUANTITY] -= quantity
-    book.levels[b, side, min(key - book.meta[b, BASE + side], book.levels.shape[2] - 1), QUEUED] -= quantity
-
-
-def attach(book: Book, b: int, side: int, row: int, slot: int) -> None:
-    """Append an order to a row's queue."""
-    levels, orders = book.levels, book.orders
-    orders[b, slot, NEXT] = -1
-    if levels[b, side, row, QUEUED] == 0:
-        levels[b, side, row, HEAD] = slot
-        orders[b, slot, PREV] = -1
-    else:
-        last = levels[b, side, row, TAIL]
-        orders[b, last, NEXT] = slot
-        orders[b, slot, PREV] = last
-    levels[b, side, row, TAIL] = slot
-    levels[b, side, row, QUEUED] += orders[b, slot, QUANTITY]
-
-
-def detach(book: Book, b: int, side: int, row: int, slot: int) -> None:
-    """Take an order out of a row's queue."""
-    levels, orders = book.levels, book.orders
-    before, after = orders[b, slot, PREV], orders[b, slot, NEXT]
-    if before >= 0:
-        orders[b, before, NEXT] = after
-    else:
-        levels[b, side, row, HEAD] = after
-    if after >= 0:
-        orders[b, after, PREV] = before
-    else:
-        levels[b, side, row, TAIL] = before
-    levels[b, side, row, QUEUED] -= orders[b, slot, QUANTITY]
-
-
-def headroom(book: Book) -> int:
-    """Rows kept free for prices better than the touch when a window is placed."""
-    return (book.levels.shape[2] - 1) // 4
-
-
-def retreat(book: Book, b: int, side: int, row: int) -> None:
-    """Row was the touch and is empty now: move the touch to the next price, and the window where it got too far."""
-    levels, beyond = book.levels, book.levels.shape[2] - 1
-    while row < beyond and levels[b, side, row, QUEUED] == 0:
-        row += 1
-    key = int(book.meta[b, BASE + side]) + row
-    if levels[b, side, beyond, QUEUED] > 0:
-        if row == beyond:
-            key = nearest_beyond(book, b, side, key - 1)
-        if row > beyond // 2:
-            recentre(book, b, side, key)
-    elif row == beyond:
-        key = FAR
-    book.meta[b, TOUCH + side] = key
-
-
-def nearest_beyond(book: Book, b: int, side: int, after_key: int) -> int:
-    """The smallest key above after_key among the orders beyond the window, or FAR."""
-    orders, beyond, nearest = book.orders, book.levels.shape[2] - 1, FAR
-    slot = int(book.levels[b, side, beyond, HEAD])
-    while slot >= 0:
-        key = int(orders[b, slot, PRICE]) * (2 * side - 1)
-        if after_key < key < nearest:
-            nearest = key
-        slot = int(orders[b, slot, NEXT])
-    return nearest
-
-
-def queued_beyond(book: Book, b: int, side: int, key: int) -> int:
-    """The quantity at one key beyond the window."""
-    orders, total = book.orders, 0
-    slot = int(book.levels[b, side, book.levels.shape[2] - 1, HEAD])
-    while slot >= 0:
-        if orders[b, slot, PRICE] == key * (2 * side - 1):
-            total += int(orders[b, slot, QUANTITY])
-        slot = int(orders[b, slot, NEXT])
-    return total
-
-
-def recentre(book: Book, b: int, side: int, key: int) -> None:
-    """Move the window so that `key` (the touch to be) has headroom before it; nothing is lost, queues keep order."""
-    meta, levels, beyond = book.meta, book.levels, book.levels.shape[2] - 1
-    base = key - headroom(book)
-    shift = int(meta[b, BASE + side]) - base
-    meta[b, BASE + side] = base
-    for step in range(beyond):
-        row = step if shift < 0 else beyond - 1 - step
-        if levels[b, side, row, QUEUED] == 0:
-            continue
-        move_queue(book, b, side, row, min(row + shift, beyond))
-    if shift < 0 and levels[b, side, beyond, QUEUED] > 0:
-        enter(book, b, side)
-
-
-def move_queue(book: Book, b: int, side: int, row: int, to: int) -> None:
-    """Append a row's whole queue to another row and empty it."""
-    levels, orders = book.levels, book.orders
-    head = levels[b, side, row, HEAD]
-    if levels[b, side, to, QUEUED] == 0:
-        levels[b, side, to, HEAD] = head
-    else:
-        last = levels[b, side, to, TAIL]
-        orders[b, last, NEXT] = head
-        orders[b, head, PREV] = last
-    levels[b, side, to, TAIL] = levels[b, side, row, TAIL]
-    levels[b, side, to, QUEUED] += levels[b, side, row, QUEUED]
-    levels[b, side, row, QUEUED] = 0
-
-
-def enter(book: Book, b: int, side: int) -> None:
-    """Bring the orders that the moved window now covers in from the list beyond it, oldest first."""
-    orders, beyond, base = book.orders, book.levels.shape[2] - 1, int(book.meta[b, BASE + side])
-    slot = int(book.levels[b, side, beyond, HEAD])
-    while slot >= 0:
-        after = int(orders[b, slot, NEXT])
-        row = int(orders[b, slot, PRICE]) * (2 * side - 1) - base
-        if row < beyond:
-            detach(book, b, side, beyond, slot)
-            attach(book, b, side, row, slot)
-        slot = after
-
-
-_FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    *(headroom, acceptable, attach, detach, reduce, move_queue, enter, nearest_beyond, queued_beyond, recentre),
-    *(retreat, unlink, record, rest, match, sweep, limit, take, market, cancel, replace, handle),
-    *(best, mid_x2, depth, ahead),
-)
-
-SOURCE_HASH = int(hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:15], 16)
-"""Changes with this file. numba's disk cache sees only the caller's file: callers must hold it as a closure variable."""
-
-
-def make_kernel(jit: Callable[[Callable[..., Any]], Any]) -> SimpleNamespace:
-    """All functions of this module, each compiled by `jit` and calling only its compiled fellows."""
-    names: dict[str, Any] = {name: value for name, value in globals().items() if name.isupper() or name == "__name__"}
-    for function in _FUNCTIONS:  # callees come before their callers
-        names[function.__name__] = jit(FunctionType(function.__code__, names, function.__name__))
-    return SimpleNamespace(**{function.__name__: names[function.__name__] for function in _FUNCTIONS})
+    `source_hash` changes with their files. numba's disk cache looks at the caller's file alone and would run old machine
+    code after an edit here, so a cached caller must hold the hash as a closure variable (book.py shows how).
+    """
+    functions = (*ladder.FUNCTIONS, *FUNCTIONS, *more)
+    seen = {name: value for function in functions for name, value in function.__globals__.items()}
+    names = {name: value for name, value in seen.items() if name.isupper() or isinstance(value, ModuleType)}
+    names["__name__"] = __name__
+    compiled = {f.__name__: jit(FunctionType(f.__code__, names, f.__name__)) for f in functions}
+    imported = {name: value for name, value in seen.items() if isinstance(value, FunctionType) and value in functions}
+    names |= {name: compiled[value.__name__] for name, value in imported.items()}  # under any alias
+    names |= compiled
+    files = sorted({function.__code__.co_filename for function in functions})
+    digest = hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()
+    return SimpleNamespace(**compiled, source_hash=int(digest[:15], 16))

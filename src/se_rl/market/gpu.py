@@ -1,0 +1,90 @@
+"""The same markets on a CUDA device: one thread per market runs the very source that the CPU runs (extra `gpu`)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.market_data import DataError
+from se_rl.market.kernel import make_kernel
+from se_rl.market.participants import FUNCTIONS, MESSAGES
+from se_rl.market.simulation import Markets
+
+Int = npt.NDArray[np.int64]
+THREADS_PER_BLOCK = 64
+
+
+def cuda_kernel() -> Any:
+    """The kernel that runs all bars of every market, compiled for the device that is there."""
+    if not hasattr(np, "row_stack"):
+        np.vstack = np.vstack  # type: ignore[attr-defined]  # numba-cuda still asks for the old name
+    try:
+        from numba import cuda
+    except ImportError:
+        raise DataError('CUDA needs the extra: pip install "se-rl[gpu]"') from None
+    if not cuda.is_available():
+        raise DataError("no CUDA device was found; use the CPU (leave --device out)")
+    compiled: SimpleNamespace = make_kernel(cuda.jit(device=True), *FUNCTIONS)
+    run_bar = compiled.run_bar
+
+    @cuda.jit
+    def run(book, sim, wishes, answers, drift, events, messages):  # type: ignore[no-untyped-def]
+        b = cuda.grid(1)
+        if b < book.meta.shape[0]:
+            sent = 0
+            for k in range(events.shape[0]):
+                run_bar(book, sim, wishes[k], answers[k], drift[k], events[k], b)
+                sent += sim.state[b, MESSAGES]
+            messages[b] = sent
+
+    return run
+
+
+class CudaMarkets:
+    """Markets whose state lives on the device: made from CPU markets, run there, and brought back on request."""
+
+    def __init__(self, markets: Markets) -> None:
+        self._run = cuda_kernel()
+        from numba import cuda
+
+        self.markets, self._cuda = markets, cuda
+        self.book = type(markets.books.book)(*(cuda.to_device(a) for a in markets.books.book))
+        self.sim = type(markets.sim)(*(cuda.to_device(a) for a in markets.sim))
+        self._messages = cuda.to_device(np.zeros(markets.n, np.int64))
+
+    def run(self, bars: int) -> None:
+        """Bars without agents' orders; returns when the device has finished."""
+        markets = self.markets
+        shape = (bars, markets.n, markets.agents, 4)
+        wishes, answers = (self._cuda.to_device(np.zeros(shape, np.int64)) for _ in range(2))
+        drift = self._cuda.to_device(np.zeros((bars, markets.n), np.int64))
+        counts = np.ascontiguousarray(np.broadcast_to(markets.events_per_bar, (bars, markets.n)))
+        events = self._cuda.to_device(counts)
+        blocks = (markets.n + THREADS_PER_BLOCK - 1) // THREADS_PER_BLOCK
+        self._run[blocks, THREADS_PER_BLOCK](self.book, self.sim, wishes, answers, drift, events, self._messages)
+        self._cuda.synchronize()
+
+    def messages(self) -> Int:
+        """Order messages that each market sent in the last run."""
+        return self._messages.copy_to_host()
+
+    @property
+    def name(self) -> str:
+        """What the device calls itself."""
+        name = self._cuda.get_current_device().name
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+    def run_and_return(self, bars: int) -> Markets:
+        """Run, then bring everything back."""
+        self.run(bars)
+        return self.bring_back()
+
+    def bring_back(self) -> Markets:
+        """The markets with the device's state in them."""
+        for mine, theirs in ((self.markets.books.book, self.book), (self.markets.sim, self.sim)):
+            for array, device in zip(mine, theirs, strict=True):
+                array[:] = device.copy_to_host()
+        return self.markets

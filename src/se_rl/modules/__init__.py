@@ -1,0 +1,1 @@
+"""The contracts of what a language model may design."""

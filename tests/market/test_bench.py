@@ -1,0 +1,39 @@
+"""The benchmark's stream, and that both books which are timed on it do the same work."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from se_rl.market import ladder as at
+from se_rl.market.bench import bench_book, message_stream, replay, replay_cpp
+
+
+def test_the_stream_has_its_mix_and_its_seed() -> None:
+    stream = message_stream(50_000, seed=3)
+    limit, _, market, cancel, _ = np.bincount(stream[:, 0], minlength=5) / len(stream)
+    assert (limit, cancel, market) == pytest.approx((0.56, 0.32, 0.12), abs=0.02)
+    np.testing.assert_array_equal(stream, message_stream(50_000, seed=3))
+    assert not np.array_equal(stream, message_stream(50_000, seed=4))
+    ours = replay(stream, seconds=0)
+    assert 60 < ours.live < 200
+    placed = stream[stream[:, 0] == at.LIMIT, 5]
+    assert np.isin(stream[stream[:, 0] == at.CANCEL, 5], placed).all()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_cpp_gives_the_same_trades_volume_and_resting_orders() -> None:
+    stream = message_stream(200_000, seed=5)
+    theirs = replay_cpp(stream, repeats=1)
+    assert not isinstance(theirs, str), theirs
+    assert replay(stream, seconds=0)[1:] == theirs[1:]
+    assert theirs.trades > 20_000
+
+
+def test_without_a_compiler_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    result = bench_book(seconds=0)
+    assert result["peers"] == {} and "g++ is not installed" in result["detail"]["C++"]
+    assert result["value"] > 0 and result["name"] == "order book"
