@@ -19,8 +19,8 @@ THREADS_PER_BLOCK = 64
 
 def cuda_kernel() -> Any:
     """The kernel that runs all bars of every market, compiled for the device that is there."""
-    if not hasattr(np, "row_stack"):
-        np.vstack = np.vstack  # type: ignore[attr-defined]  # numba-cuda still asks for the old name
+    if "row_stack" not in vars(np):  # numpy dropped the name; numba-cuda still looks it up when it loads
+        vars(np)["row_stack"] = np.vstack
     try:
         from numba import cuda
     except ImportError:
