@@ -13,6 +13,7 @@ from se_rl.market.profile import MarketProfile
 from se_rl.market.simulation import Markets
 
 BOOKS, EVENTS_PER_STEP, STEPS = 4096, 32, 40
+CUDA_BARS = 10
 
 
 def bench_market(
@@ -73,17 +74,17 @@ def _bench_cuda(*, seconds: float, books: int, say: Callable[[str], None]) -> di
     same = all(np.array_equal(a, b) for a, b in zip(check.copy_state(), twin.copy_state(), strict=True))
     say("running on the device")
     device = CudaMarkets(markets)
-    rates = []
-    end = time.perf_counter() + seconds
-    while not rates or time.perf_counter() < end:
+    device.run(CUDA_BARS)
+    best, end = 0.0, time.perf_counter() + seconds
+    while not best or time.perf_counter() < end:
         started = time.perf_counter()
-        device.run(10)
+        device.run(CUDA_BARS)
         elapsed = time.perf_counter() - started
-        rates.append(float(device.messages().sum()) / elapsed)
+        best = max(best, float(device.messages().sum()) / elapsed)
     return {
         "name": "simulated market on CUDA",
         "unit": f"order messages/s, {books} markets, all participants",
-        "value": max(rates),
+        "value": best,
         "peers": {},
         "ratios": {},
         "detail": {"bars a call": 10, "events a bar": int(markets.events_per_bar[0]), "equal to the CPU bit for bit": same,

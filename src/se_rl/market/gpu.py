@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ Int = npt.NDArray[np.int64]
 THREADS_PER_BLOCK = 64
 
 
+@cache
 def cuda_kernel() -> Any:
     """The kernel that runs all bars of every market, compiled for the device that is there."""
     if "row_stack" not in vars(np):  # numpy dropped the name; numba-cuda still looks it up when it loads
@@ -54,18 +56,23 @@ class CudaMarkets:
         self.book = type(markets.books.book)(*(cuda.to_device(a) for a in markets.books.book))
         self.sim = type(markets.sim)(*(cuda.to_device(a) for a in markets.sim))
         self._messages = cuda.to_device(np.zeros(markets.n, np.int64))
+        self._quiet: tuple[Any, ...] = ()
 
     def run(self, bars: int) -> None:
         """Bars without agents' orders; returns when the device has finished."""
-        markets = self.markets
-        shape = (bars, markets.n, markets.agents, 4)
-        wishes, answers = (self._cuda.to_device(np.zeros(shape, np.int64)) for _ in range(2))
-        drift = self._cuda.to_device(np.zeros((bars, markets.n), np.int64))
-        counts = np.ascontiguousarray(np.broadcast_to(markets.events_per_bar, (bars, markets.n)))
-        events = self._cuda.to_device(counts)
-        blocks = (markets.n + THREADS_PER_BLOCK - 1) // THREADS_PER_BLOCK
-        self._run[blocks, THREADS_PER_BLOCK](self.book, self.sim, wishes, answers, drift, events, self._messages)
+        n = self.markets.n
+        blocks = (n + THREADS_PER_BLOCK - 1) // THREADS_PER_BLOCK
+        self._run[blocks, THREADS_PER_BLOCK](self.book, self.sim, *self._inputs(bars), self._messages)
         self._cuda.synchronize()
+
+    def _inputs(self, bars: int) -> tuple[Any, ...]:
+        """Wishes, answers, drift and events of so many quiet bars, kept on the device for the next run."""
+        if len(self._quiet) == 0 or self._quiet[0].shape[0] != bars:
+            n, agents = self.markets.n, self.markets.agents
+            counts = np.ascontiguousarray(np.broadcast_to(self.markets.events_per_bar, (bars, n)))
+            zeros = (np.zeros((bars, n, agents, 4), np.int64), np.zeros((bars, n, agents, 4), np.int64))
+            self._quiet = tuple(self._cuda.to_device(a) for a in (*zeros, np.zeros((bars, n), np.int64), counts))
+        return self._quiet
 
     def messages(self) -> Int:
         """Order messages that each market sent in the last run."""
