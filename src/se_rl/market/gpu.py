@@ -53,8 +53,8 @@ class CudaMarkets:
         from numba import cuda
 
         self.markets, self._cuda = markets, cuda
-        self.book = type(markets.books.book)(*(cuda.to_device(a) for a in markets.books.book))
-        self.sim = type(markets.sim)(*(cuda.to_device(a) for a in markets.sim))
+        self.book: Any = type(markets.books.book)(*(cuda.to_device(a) for a in markets.books.book))
+        self.sim: Any = type(markets.sim)(*(cuda.to_device(a) for a in markets.sim))
         self._messages = cuda.to_device(np.zeros(markets.n, np.int64))
         self._quiet: tuple[Any, ...] = ()
 
