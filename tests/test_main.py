@@ -129,6 +129,11 @@ def test_results_page_and_config_are_written_together(
     assert str(page) in err
     assert page.read_text().startswith("<!doctype html>")
     assert json.loads((tmp_path / "run" / "results.json").read_text())["horizon"] == 60
+    orders = pd.read_parquet(tmp_path / "run" / "orders.parquet")
+    found = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert len(orders) == found["orders"]
+    assert orders["TWAP: PA"].mean() == pytest.approx(found["methods"]["TWAP"]["PA"], abs=1e-9)
+    assert set(orders["side"]) == {1, -1}
     for config in (tmp_path / "page.config.yaml", tmp_path / "run" / "config.yaml"):
         assert yaml.safe_load(config.read_text())["horizon"] == 60
 

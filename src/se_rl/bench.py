@@ -62,6 +62,26 @@ def bench_env(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: No
     }
 
 
+def run_bench(
+    what: str,
+    *,
+    seconds: float,
+    device: str = "cpu",
+    books: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Any]:
+    """One of the benchmarks by name, with the machine it ran on."""
+    if what == "env":
+        return bench_env(seconds=seconds, say=say)
+    if what == "book":
+        from se_rl.market.bench import bench_book
+
+        return {**bench_book(seconds=seconds, say=say), "machine": machine()}
+    from se_rl.market.bench_market import bench_market
+
+    return {**bench_market(device=device, seconds=seconds, books=books, say=say), "machine": machine()}
+
+
 def best_rate(work: Callable[[], int], seconds: float) -> float:
     """Units of work per CPU second, the best of as many repeats as fit; the first call only warms up."""
     work()

@@ -54,6 +54,7 @@ def build_parser() -> Parser:
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     _add_baselines(verbs)
     _add_data(verbs)
+    _add_market(verbs)
     _add_bench(verbs)
     doctor = _verb(verbs, "doctor", "what is installed and what would mend what is not", "se-rl doctor")
     doctor.set_defaults(run=_run_doctor)
@@ -111,21 +112,25 @@ def _add_baselines(verbs: Any) -> None:
     add_settings(parser, BaselinesConfig)
     parser.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with charts")
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="also write results.json, config.yaml and report.html there"
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="also write results.json, orders.parquet, config.yaml and report.html there",
     )
     parser.set_defaults(run=_run_baselines)
 
 
 def _run_baselines(options: argparse.Namespace) -> None:
     from se_rl.baselines.settings import BaselinesConfig
-    from se_rl.records.files import to_json, write_text
+    from se_rl.records.files import to_json, write_parquet, write_text
     from se_rl.report.terminal import baselines_table, progress
 
     config = read_settings(BaselinesConfig, options)
     with progress(quiet=options.json) as say:
         from se_rl.baselines.table import run_baselines
 
-        results = run_baselines(config, say=say)
+        results = run_baselines(config, per_order=bool(options.out), say=say)
+        orders = results.pop("per_order", None)
         pages = [page for page in (options.html, options.out and options.out / "report.html") if page]
         if pages:
             from se_rl.report.baselines_page import baselines_page
@@ -140,6 +145,7 @@ def _run_baselines(options: argparse.Namespace) -> None:
             )
         if options.out:
             write_text(options.out / "results.json", to_json(results))
+            write_parquet(options.out / "orders.parquet", orders)
     print(to_json(results)) if options.json else baselines_table(results)
     for page in pages:
         print(f"page: {page}", file=sys.stderr)
@@ -268,19 +274,65 @@ def _report_import(summary: dict[str, Any], options: argparse.Namespace) -> None
 
 def _add_bench(verbs: Any) -> None:
     parser = _verb(verbs, "bench", "speeds on this machine, beside installed peers", "se-rl bench env --json")
-    parser.add_argument("what", choices=("env",), help="env: the static world")
+    parser.add_argument("what", choices=("book", "market", "env"), help="the order book, whole markets, or the worlds")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for market (default: cpu)")
+    parser.add_argument("--books", type=int, help="for market: how many at once (default: 4096, cuda 65536)")
     parser.add_argument("--seconds", type=float, default=2.0, help="time per measurement (default: 2)")
     parser.set_defaults(run=_run_bench)
 
 
 def _run_bench(options: argparse.Namespace) -> None:
-    from se_rl.bench import bench_env
+    from se_rl.bench import run_bench
     from se_rl.records.files import to_json
     from se_rl.report.terminal import print_bench, progress
 
     with progress(quiet=options.json) as say:
-        result = bench_env(seconds=options.seconds, say=say)
+        result = run_bench(options.what, seconds=options.seconds, device=options.device, books=options.books, say=say)
     print(to_json(result)) if options.json else print_bench(result)
+
+
+def _add_market(verbs: Any) -> None:
+    parser = verbs.add_parser(
+        "market", help="the simulated market: its realism card", description="The simulated market."
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    card = _verb(
+        actions,
+        "card",
+        "the simulated market against the stylised facts",
+        "se-rl market card --effort 0.1 --html card.html",
+    )
+    card.add_argument("--profile", type=Path, metavar="YAML", help="a market profile (default: the calibrated one)")
+    card.add_argument("--against", metavar="DATA", help="real bars or a LOBSTER message file to set it beside")
+    card.add_argument(
+        "--effort", type=float, default=1.0, help="sample sizes: 1 takes minutes, 0.1 seconds (default: 1)"
+    )
+    card.add_argument("--seed", type=int, default=0, help="seed of the markets (default: 0)")
+    card.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with pictures")
+    card.set_defaults(run=_run_card)
+
+
+def _run_card(options: argparse.Namespace) -> None:
+    from se_rl.records.files import to_json, write_text
+    from se_rl.report.terminal import print_card, progress
+
+    with progress(quiet=options.json) as say:
+        say("loading")
+        from se_rl.data.catalog import read_book_or_bars
+        from se_rl.market.card import realism_card
+        from se_rl.market.profile import MarketProfile
+
+        profile = load_yaml(MarketProfile, options.profile) if options.profile else None
+        against = read_book_or_bars(options.against) if options.against else None
+        card = realism_card(profile, seed=options.seed, effort=options.effort, against=against, say=say)
+        if options.html:
+            from se_rl.report.card_page import card_page
+
+            write_text(options.html, card_page(card))
+            write_text(options.html.with_suffix(".profile.yaml"), dump_yaml(profile or MarketProfile()))
+    print(to_json(card)) if options.json else print_card(card)
+    if options.html:
+        print(f"page: {options.html}", file=sys.stderr)
 
 
 def _run_doctor(options: argparse.Namespace) -> int:

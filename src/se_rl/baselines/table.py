@@ -74,8 +74,13 @@ class Trial:
         return self.score("foresight bound", schedules.foresight(self.orders, self.panel.price, max_shares=caps))
 
 
-def run_baselines(config: BaselinesConfig, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """Run every baseline on one set; raises CheckError instead of returning a table that breaks a self-check."""
+def run_baselines(
+    config: BaselinesConfig, *, per_order: bool = False, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """Run every baseline on one set; raises CheckError instead of returning a table that breaks a self-check.
+
+    `per_order` adds the columns of every single order (numpy arrays) under that key.
+    """
     say(f"loading {config.data}")
     dataset = load_dataset(config.data)
     data = dataset.data
@@ -103,7 +108,8 @@ def run_baselines(config: BaselinesConfig, *, say: Callable[[str], None] = lambd
     if forecast is not None:
         checks += _ridge_checks(trial, fitted, forecast, honest=tilted[0], twap=twap, rng=rng)
     require(checks)
-    return _results(config, dataset, fitted, [*scores, bound], checks)
+    results = _results(config, dataset, fitted, [*scores, bound], checks)
+    return results | {"per_order": order_columns([*scores, bound])} if per_order else results
 
 
 def _policies(trial: Trial, fitted: Fitted) -> tuple[list[Score], list[Score], schedules.Array | None]:
@@ -232,6 +238,30 @@ def _results(
         "by_day": {"dates": data.dates[days].tolist()} | {name: values.tolist() for name, values in by_day.items()},
         "paths": {s.name: _mean_path(s) for s in scores},
     }
+
+
+def order_columns(scores: list[Score]) -> dict[str, Any]:
+    """One row per order: who and when, its benchmarks, and each method's prices, PA and leftover."""
+    panel = scores[0].panel
+    orders, data = panel.orders, panel.data
+    columns: dict[str, Any] = {
+        "symbol": np.array(data.symbols)[orders.row // len(data.dates)],
+        "date": data.dates[panel.day],
+        "start": orders.start,
+        "side": orders.side,
+        "twap": panel.benchmarks.twap,
+        "arrival": panel.benchmarks.arrival,
+    }
+    if panel.benchmarks.vwap is not None:
+        columns["vwap"] = panel.benchmarks.vwap
+    for score in scores:
+        record = score.record
+        columns[f"{score.name}: gross price"], columns[f"{score.name}: net price"] = (
+            record.gross_price,
+            record.net_price,
+        )
+        columns[f"{score.name}: PA"], columns[f"{score.name}: leftover"] = score.pa(), record.leftover
+    return columns
 
 
 def _mean_path(score: Score) -> dict[str, list[float]]:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data import books
+from se_rl.data.books import BookHistory
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import ReadOptions, read_bars
 from se_rl.data.store import write_bars
@@ -142,6 +143,12 @@ def import_bars(data: MarketData, name: str, *, notes: tuple[str, ...] = ()) -> 
         "bars": int(data.traded.sum()),
         "notes": list(stored_notes),
     }
+
+
+def read_book_or_bars(spec: str) -> MarketData | BookHistory:
+    """A LOBSTER day as the book it is, anything else as bars."""
+    path = Path(spec).expanduser()
+    return books.read_lobster(path) if "_message" in path.stem.lower() else load_dataset(spec).data
 
 
 def read_any(path: Path, options: ReadOptions) -> MarketData:

@@ -16,6 +16,8 @@ from se_rl.market.simulation import Markets
 
 Int = npt.NDArray[np.int64]
 THREADS_PER_BLOCK = 64
+MAX_REGISTERS = 128
+"""Measured on an H200: 230 without a limit leave too few threads, 80 spill too much."""
 
 
 @cache
@@ -32,7 +34,7 @@ def cuda_kernel() -> Any:
     compiled: SimpleNamespace = make_kernel(cuda.jit(device=True), *FUNCTIONS)
     run_bar = compiled.run_bar
 
-    @cuda.jit
+    @cuda.jit(max_registers=MAX_REGISTERS)
     def run(book, sim, wishes, answers, drift, events, messages):  # type: ignore[no-untyped-def]
         b = cuda.grid(1)
         if b < book.meta.shape[0]:

@@ -12,11 +12,15 @@ from typing import Any
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically: a crash leaves the old file or the new one, never half of it."""
+    _write(path, text.encode())
+
+
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         Path(temporary).chmod(0o644)
@@ -24,6 +28,16 @@ def write_text(path: Path, text: str) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def write_parquet(path: Path, columns: dict[str, Any]) -> None:
+    """Write equally long columns as one parquet file, atomically."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), sink, compression="zstd")
+    _write(path, sink.getvalue().to_pybytes())
 
 
 def to_json(value: Any) -> str:

@@ -125,6 +125,24 @@ def print_bench(result: dict[str, Any]) -> None:
         console.print(f"{key}: {value}", style="dim", highlight=False)
 
 
+def print_card(card: dict[str, Any]) -> None:
+    """The realism card: each fact beside its band, then the tests and the best constant policies."""
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    table = Table(
+        title=f"Simulated market: {card['passed']} of {len(card['facts'])} facts in their bands", title_justify="left"
+    )
+    for column in ("fact", "value", "SE", "band", ""):
+        table.add_column(column, justify="left" if column in ("fact", "") else "right")
+    for fact in card["facts"]:
+        band = f"{number(fact['low'], 3)} to {number(fact['high'], 3)}"
+        mark = Text("yes", style="green") if fact["ok"] else Text("no", style="red")
+        table.add_row(fact["name"], number(fact["value"], 3), number(fact.get("se"), 3), band, mark)
+    console.print(table)
+    for test in card["tests"]:
+        mark = Text("passed ", style="green") if test["ok"] else Text("FAILED ", style="red")
+        console.print(mark + Text(f"{test['name']}: {test['detail']}"), highlight=False)
+
+
 def number(value: float | None, decimals: int = 2, *, suffix: str = "") -> str:
     """A figure with fixed decimals; an undefined one is a dash, and -0.00 is 0.00."""
     if value is None or not math.isfinite(value):

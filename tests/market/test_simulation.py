@@ -1,0 +1,213 @@
+"""Markets: the same to the last bit whatever runs beside them; money and shares are never made or lost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from se_rl.data.market_data import DataError
+from se_rl.market import ladder, participants
+from se_rl.market.kernel import make_kernel
+from se_rl.market.participants import ANSWERED, FIRST_AGENT, PASSIVE, POST, RESTING, SPENT, TAKE
+from se_rl.market.profile import FIXED, PROFILE_RANGES, MarketProfile, event_rates, numbers
+from se_rl.market.simulation import FAMILY, START_TICKS, Markets, stream_seeds
+from se_rl.modules import contracts
+
+
+def same(one: Markets, two: Markets) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one.copy_state(), two.copy_state(), strict=True))
+
+
+def wish(n: int, bars: int, kind: int, side: int, lots: int, price: int = 0) -> np.ndarray:
+    return np.broadcast_to(np.array([kind, side, price, lots], np.int64), (bars, n, 1, 4)).copy()
+
+
+def test_threads_batches_and_single_steps_do_not_matter() -> None:
+    whole, serial = Markets(12, warm_up_bars=5), Markets(12, warm_up_bars=5, parallel=False)
+    orders = wish(12, 6, TAKE, ladder.BUY, 2)
+    bars, answers = whole.run(6, orders)
+    for k in range(6):
+        assert np.array_equal(serial.step(orders[k]), answers[k])
+    assert same(whole, serial)
+    alone = Markets(2, seeds=[3, 7], warm_up_bars=5)
+    few, _ = alone.run(6, orders[:, :2])
+    for name in bars:
+        np.testing.assert_array_equal(few[name], bars[name][:, [3, 7]])
+
+
+def test_same_seed_same_market_and_another_seed_another() -> None:
+    one, two, other = (Markets(1, seeds=[seed], warm_up_bars=3) for seed in (5, 5, 6))
+    assert same(one, two) and not same(one, other)
+    state = one.copy_state()
+    one.run(4)
+    one.restore_state(state)
+    assert same(one, two)
+
+
+def test_without_orders_nothing_moves_and_with_them_only_the_book_does() -> None:
+    """Common random numbers: the exogenous news and every stream are those of the run without our order."""
+    quiet, busy, empty = (Markets(20, warm_up_bars=10) for _ in range(3))
+    base, _ = quiet.run(10)
+    empty.run(10, wish(20, 10, TAKE, ladder.BUY, 0))
+    moved, _ = busy.run(10, wish(20, 10, TAKE, ladder.BUY, 5))
+    assert same(quiet, empty)
+    np.testing.assert_array_equal(moved["news"], base["news"])
+    streams = slice(participants.STREAM, participants.STREAM + participants.STREAMS)
+    np.testing.assert_array_equal(busy.sim.state[:, streams], quiet.sim.state[:, streams])
+    assert (moved["close"][-1] - base["close"][-1]).mean() > 0
+
+
+def test_buys_push_up_and_sells_push_down_alike() -> None:
+    moves = {}
+    for side, sign in ((ladder.BUY, 1), (ladder.SELL, -1)):
+        quiet, busy = Markets(300, warm_up_bars=10), Markets(300, warm_up_bars=10)
+        change = busy.run(10, wish(300, 10, TAKE, side, 3))[0]["close"][-1] - quiet.run(10)[0]["close"][-1]
+        moves[sign] = sign * change / 2
+    for impact in moves.values():
+        assert impact.mean() > 4 * impact.std() / np.sqrt(300)
+    gap = moves[1].mean() - moves[-1].mean()
+    assert abs(gap) < 3 * np.sqrt((moves[1].var() + moves[-1].var()) / 300)
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 12), st.integers(-8, 8)), min_size=4, max_size=4
+    ),
+)
+def test_cash_and_shares_are_conserved_and_the_book_never_crosses(
+    seed: int, plan: list[tuple[int, int, int, int]]
+) -> None:
+    markets = Markets(4, agents=2, seeds=np.arange(4) + seed, warm_up_bars=2, parallel=False)
+    for _ in range(3):
+        wishes = np.zeros((4, 2, 4), np.int64)
+        for b, (kind, side, lots, offset) in enumerate(plan):
+            wishes[b, b % 2] = kind, side, round(markets.mid_ticks[b]) + offset, lots
+        before = markets.books.book.owners.copy()
+        answers = markets.step(wishes)
+        owners = markets.books.book.owners
+        np.testing.assert_array_equal(owners.sum(axis=1), 0)
+        change = np.abs(owners - before)[:, FIRST_AGENT : FIRST_AGENT + 2]
+        one_sided = (
+            np.abs(owners[:, FIRST_AGENT : FIRST_AGENT + 2, 1])
+            == np.abs(before[:, FIRST_AGENT : FIRST_AGENT + 2, 1]) + change[..., 1]
+        )
+        assert np.array_equal(answers[..., ANSWERED][one_sided], change[..., 1][one_sided])
+        np.testing.assert_array_equal(answers[..., SPENT], change[..., 0])
+        assert (answers[..., PASSIVE][one_sided] <= answers[..., ANSWERED][one_sided]).all()
+        bid, ask = markets.books.best(ladder.BUY), markets.books.best(ladder.SELL, otherwise=10**9)
+        assert (bid < ask).all()
+
+
+def test_a_posted_order_rests_keeps_its_place_and_is_withdrawn() -> None:
+    markets = Markets(30, warm_up_bars=10)
+    price = markets.books.best(ladder.BUY) - 25
+    post = np.stack([np.full(30, POST), np.full(30, ladder.BUY), price, np.full(30, 4)], axis=1)[:, None].astype(
+        np.int64
+    )
+    answers = markets.step(post)
+    kept = answers[:, 0, RESTING] == 4
+    assert kept.sum() > 20
+    slots = markets.sim.state[:, participants.AGENT_SLOT].copy()
+    again = markets.step(post)
+    still = kept & (again[:, 0, RESTING] == 4)
+    np.testing.assert_array_equal(markets.sim.state[still, participants.AGENT_SLOT], slots[still])
+    assert (markets.step(np.zeros((30, 1, 4), np.int64))[:, 0, RESTING] == 0).all()
+
+
+def test_passive_orders_at_the_touch_fill_some_and_cheaper_than_the_market() -> None:
+    take, post = Markets(400, warm_up_bars=10), Markets(400, warm_up_bars=10)
+    bid = post.books.best(ladder.BUY)
+    passive = np.stack([np.full(400, POST), np.full(400, ladder.BUY), bid, np.full(400, 2)], axis=1)[:, None]
+    posted, taken = post.step(passive), take.step(wish(400, 1, TAKE, ladder.BUY, 2)[0])
+    filled = posted[:, 0, ANSWERED] > 0
+    assert 0.05 < filled.mean() < 1.0
+    assert (posted[:, 0, PASSIVE] == posted[:, 0, ANSWERED]).all()
+    assert (taken[:, 0, PASSIVE] == 0).all()
+    paid = posted[filled, 0, SPENT] / posted[filled, 0, ANSWERED]
+    assert (paid <= bid[filled]).all()
+    assert (taken[:, 0, SPENT] / np.maximum(taken[:, 0, ANSWERED], 1)).mean() > bid.mean()
+
+
+def test_an_empty_side_is_reported() -> None:
+    thin = MarketProfile(
+        noise_limit_rate=0.002, noise_limit_ticks=5, maker_levels=2, maker_lots=1, maker_wake_rate=0.2, collar=200
+    )
+    markets = Markets(20, thin, warm_up_bars=5)
+    assert not markets.broken.any()
+    markets.run(3, wish(20, 3, TAKE, ladder.BUY, 500))
+    assert markets.broken.any()
+
+
+def test_the_profile_really_changes_the_market() -> None:
+    def spread(**change: float) -> float:
+        bars, _ = Markets(60, MarketProfile(**change), warm_up_bars=20).run(20)
+        return float((bars["ask"] - bars["bid"]).mean())
+
+    assert spread(maker_half_spread=4.0) > spread(maker_half_spread=1.0) + 1
+    calm, wild = (
+        Markets(60, MarketProfile(news_volatility=v), warm_up_bars=20).run(20)[0]["close"] for v in (0.2, 3.0)
+    )
+    assert np.diff(wild, axis=0).std() > 3 * np.diff(calm, axis=0).std()
+
+
+def test_drift_and_events_make_a_twin() -> None:
+    still = replace(MarketProfile(), news_volatility=0.0, parent_share=0.0, momentum_rate=0.0)
+    markets = Markets(50, still, warm_up_bars=20)
+    before = markets.mid_ticks.copy()
+    drift = np.full((10, 50), 3 * FIXED, np.int64)
+    bars, _ = markets.run(10, drift=drift, events=np.full((10, 50), 200, np.int64))
+    moved = bars["close"][-1] / 2 - before
+    assert 20 < moved.mean() < 35
+    np.testing.assert_array_equal(bars["news"][-1] - bars["news"][0], 9 * 3 * FIXED)
+
+
+def test_plain_python_gives_the_same_market_as_machine_code() -> None:
+    compiled = Markets(1, seeds=[11], warm_up_bars=0, parallel=False)
+    plain = Markets(1, seeds=[11], warm_up_bars=0, parallel=False)
+    kernel = make_kernel(lambda function: function, *participants.FUNCTIONS)
+    wishes, answers = np.zeros((1, 1, 4), np.int64), np.zeros((1, 1, 4), np.int64)
+    for bar in range(4):
+        wishes[0, 0] = TAKE, bar % 2, 0, 2
+        kernel.run_bar(plain.books.book, plain.sim, wishes, answers, np.zeros(1, np.int64), np.array([150]), 0)
+        compiled.step(wishes, events=np.array([150]))
+    assert same(plain, compiled)
+
+
+@pytest.mark.parametrize("name", PROFILE_RANGES)
+def test_every_number_of_a_profile_has_a_range_that_is_kept(name: str) -> None:
+    low, high = PROFILE_RANGES[name]
+    for edge in (low, high):
+        row = numbers(MarketProfile(**{name: edge}), pool=256)
+        assert np.isfinite(row).all()
+    for outside in (low - 1e-6 - abs(low), high * 1.01 + 1e-6, float("nan")):
+        with pytest.raises(DataError, match=f"profile {name} .* is out of range"):
+            MarketProfile(**{name: outside})
+
+
+def test_contracts_state_the_same_ranges() -> None:
+    assert contracts.PROFILE_RANGES is PROFILE_RANGES
+    assert set(asdict(MarketProfile())) == set(PROFILE_RANGES)
+
+
+def test_events_add_up_and_streams_are_apart() -> None:
+    rates = event_rates(MarketProfile(), 256)
+    markets = Markets(2, warm_up_bars=0)
+    assert markets.events_per_bar[0] == round(MarketProfile().units_per_minute * sum(rates.values()))
+    seeds = stream_seeds(np.arange(2 * FAMILY))
+    assert len(np.unique(seeds[:, 1:])) == seeds[:, 1:].size
+    assert len(np.unique(seeds[:, participants.CLOCK])) == 2
+    assert (seeds >= 1).all() and (seeds < 2**32).all()
+    assert markets.mid_ticks.tolist() == [START_TICKS, START_TICKS]
+
+
+def test_wrong_shapes_are_refused() -> None:
+    with pytest.raises(DataError, match="2 profiles for 3 markets"):
+        Markets(3, [MarketProfile(), MarketProfile()])
+    with pytest.raises(DataError, match="wishes have shape"):
+        Markets(2, warm_up_bars=0).run(3, np.zeros((2, 2, 1, 4), np.int64))
