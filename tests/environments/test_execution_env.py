@@ -13,7 +13,6 @@ from se_rl.data.books import read_lobster
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.execution_env import ExecutionEnvConfig, ExecutionEnvironment
-from se_rl.environments.queue_fills import QueueFills
 from se_rl.environments.static_env import StaticEnvironment, StaticVectorEnv
 
 DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=3, seed=5))
@@ -128,6 +127,11 @@ def test_bad_settings_are_refused(settings: dict, message: str) -> None:
         ExecutionEnvConfig(**settings)
 
 
+def test_queue_fills_need_a_book() -> None:
+    with pytest.raises(DataError, match="needs a historical order book"):
+        StaticEnvironment(DATA, ExecutionEnvConfig(fills="queue"))
+
+
 def test_a_cap_without_volume_is_refused() -> None:
     frame = ohlcv().drop(columns="volume")
     with pytest.raises(DataError, match="has no volume"):
@@ -180,11 +184,11 @@ def test_stable_baselines3_trains_on_it() -> None:
 def test_queue_fills_on_a_real_book(shared_data) -> None:
     book = read_lobster(shared_data / "lobster_AMZN_20120621_L5_messages.parquet")
     config = ExecutionEnvConfig(
-        initial_inventory=3000, total_time=60, transaction_cost=0.0, action="ratio_and_price", side="buy"
+        initial_inventory=3000, total_time=60, transaction_cost=0.0, action="ratio_and_price", side="buy", fills="queue"
     )
     results = {}
     for name, distance in (("market", -1.0), ("touch", 0.0)):
-        env = ExecutionEnvironment(book.bars(), config, fills=QueueFills([book]))
+        env = ExecutionEnvironment(book, config)
         env.reset(seed=0, options={"start": 100})
         for step in range(60):
             *_, info = env.step(np.array([1 / (60 - step), distance]))

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
 from gymnasium import spaces
 
+from se_rl.data.books import BookHistory
 from se_rl.data.features import CLIP, OBSERVATION_FIELDS, FeatureScales, observation_table
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.fills import FillModel, LimitOnBars, PriceTaker, check_costs
 from se_rl.environments.metrics import BPS, Metrics, price_advantage
+from se_rl.environments.queue_fills import QueueFills
 from se_rl.environments.static_core import StaticCore
-from se_rl.environments.task import SIDES, Orders, WindowBenchmarks, check_window, positive_quantity
+from se_rl.environments.task import (
+    SIDES,
+    ExecutionRecord,
+    Orders,
+    WindowBenchmarks,
+    check_window,
+    positive_quantity,
+)
 
 ACTIONS = ("ratio", "ratio_and_price")
-FILLS = {"price_taker": PriceTaker, "limit_on_bars": LimitOnBars}
+FILLS = ("price_taker", "limit_on_bars", "queue")
+"""Fill models of the static world; `queue` needs a BookHistory as data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExecutionEnvConfig:
-    """The task of an environment. `side` is buy, sell or both (drawn per episode); `start` None draws the first bar."""
+    """The task of an environment. `side` is buy, sell or both (drawn per episode); `start` None draws the first bar.
+
+    `fills`, `half_spread_bps` and `max_participation` are assumptions of the static world, which the book of the dynamic
+    one replaces; `participation`, the order's share of the usual volume, is the dynamic world's.
+    """
 
     initial_inventory: float = 10_000.0
     total_time: int = 240
@@ -35,13 +49,14 @@ class ExecutionEnvConfig:
     half_spread_bps: float = 0.0
     max_participation: float | None = None
     price_range_bps: float = 10.0
+    participation: float = 0.10
 
     def __post_init__(self) -> None:
         positive_quantity(self.initial_inventory)
         for name, value, known in (
             ("action", self.action, ACTIONS),
             ("side", self.side, (*SIDES, "both")),
-            ("fills", self.fills, tuple(FILLS)),
+            ("fills", self.fills, FILLS),
         ):
             if value not in known:
                 raise DataError(f"{name} {value!r} is unknown; use one of {', '.join(known)}")
@@ -50,6 +65,79 @@ class ExecutionEnvConfig:
             fee_bps=self.transaction_cost * BPS,
             max_participation=self.max_participation,
         )
+
+
+class ExecutionCore(Protocol):
+    """What an environment asks of a batched world, static or dynamic."""
+
+    orders: Orders
+    remaining: npt.NDArray[np.float64]
+    shares: npt.NDArray[np.float64]
+    reward: npt.NDArray[np.float64]
+
+    @property
+    def done(self) -> bool: ...
+    def reset(self, orders: Orders) -> npt.NDArray[np.float32]: ...
+    def touch(self) -> npt.NDArray[np.float64]: ...
+    def step(
+        self, ratio: npt.NDArray[np.float64], limit: npt.NDArray[np.float64] | None = None
+    ) -> npt.NDArray[np.float32]: ...
+    def record(self) -> ExecutionRecord: ...
+
+
+class OrderSource:
+    """Where the parent orders of an environment come from: the windows of `data`, or free markets without it."""
+
+    def __init__(self, data: MarketData | None, config: ExecutionEnvConfig) -> None:
+        self.data, self.config = data, config
+        self._rows, self._latest = np.zeros(1, np.int64), 0
+        if data is not None:
+            check_window(data, horizon=config.total_time, start=config.start or 0)
+            self._rows, self._latest = np.flatnonzero(data.has_session.ravel()), len(data.grid) - config.total_time
+
+    def draw(self, rng: np.random.Generator, n: int, *, options: dict[str, Any] | None = None) -> Orders:
+        """Draw `n` orders; `options` may fix symbol, session, start and side."""
+        fixed, config = options or {}, self.config
+        unknown = set(fixed) - ({"side"} if self.data is None else {"symbol", "session", "start", "side"})
+        if unknown:
+            known = "side" if self.data is None else "symbol, session, start or side"
+            raise DataError(f"reset option {sorted(unknown)[0]!r} is unknown; use {known}")
+        side = fixed.get("side", config.side)
+        if side not in (*SIDES, "both"):
+            raise DataError(f"side {side!r} is unknown; use buy, sell or both")
+        rows, start = self._matching(fixed), fixed.get("start", None if self.data is None else config.start)
+        first = rng.integers(self._latest + 1, size=n) if start is None else np.full(n, int(start))
+        if self.data is not None:
+            check_window(self.data, horizon=config.total_time, start=int(first.max()))
+        sign = rng.choice([1, -1], size=n) if side == "both" else np.full(n, SIDES[side])
+        quantity = np.full(n, config.initial_inventory)
+        return Orders(rng.choice(rows, size=n), first, sign.astype(np.int8), quantity, config.total_time)
+
+    def describe(self, orders: Orders, *, which: int = 0) -> dict[str, Any]:
+        """One order in words."""
+        side = "sell" if orders.side[which] > 0 else "buy"
+        if self.data is None:
+            return {"side": side, "data": "free market (SIMULATED)"}
+        symbol, session = divmod(int(orders.row[which]), len(self.data.dates))
+        return {
+            "symbol": self.data.symbols[symbol],
+            "session": int(self.data.dates[session]),
+            "side": side,
+            "start": int(orders.start[which]),
+            "data": self.data.provenance.label,
+        }
+
+    def _matching(self, fixed: dict[str, Any]) -> npt.NDArray[np.int64]:
+        if self.data is None:
+            return self._rows
+        rows, sessions = self._rows, len(self.data.dates)
+        if "symbol" in fixed:
+            rows = rows[rows // sessions == self.data.symbol_index(fixed["symbol"])]
+        if "session" in fixed:
+            rows = rows[self.data.dates[rows % sessions] == fixed["session"]]
+        if not len(rows):
+            raise DataError(f"no session matches {fixed}; see data.symbols and data.dates")
+        return rows
 
 
 class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float32]]):
@@ -75,8 +163,8 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
     Terminates after `total_time` steps; what is left is counted (AFI) and completed at market.
 
     ## Arguments
-    `data`: MarketData, or a pandas OHLCV frame. `config`: ExecutionEnvConfig; without it the horizon is 240 bars or
-    the whole session where that is shorter. `fills`: a fill model instead of the config's (e.g. QueueFills).
+    `data`: MarketData, a pandas OHLCV frame, or a BookHistory (a LOBSTER day). `config`: ExecutionEnvConfig; without it
+    the horizon is 240 bars or the whole session where that is shorter. `fills`: a fill model instead of the one the config names.
     `scales`: FeatureScales of the train split; without them, those of `data` itself.
     """
 
@@ -90,13 +178,15 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
         scales: FeatureScales | None = None,
         fills: FillModel | None = None,
     ) -> None:
-        self.data = as_market_data(data)
-        self.config = config or replace(
-            ExecutionEnvConfig(), total_time=min(ExecutionEnvConfig.total_time, len(self.data.grid))
-        )
-        check_window(self.data, horizon=self.config.total_time, start=self.config.start or 0)
-        self.core = make_static_core(self.data, self.config, scales=scales, fills=fills)
-        self._rows = np.flatnonzero(self.data.has_session.ravel())
+        bars = as_market_data(data)
+        self.config = config or default_config(bars)
+        self._prepare(bars)
+        model = fills or fill_model(self.config, bars, book=data if isinstance(data, BookHistory) else None)
+        self.core: ExecutionCore = make_static_core(bars, self.config, fills=model, scales=scales)
+
+    def _prepare(self, data: MarketData | None) -> None:
+        """The orders' source, the spaces and the results so far: the same in every world."""
+        self.data, self.source = data, OrderSource(data, self.config)
         self.observation_space = spaces.Box(-CLIP, CLIP, (len(OBSERVATION_FIELDS),), np.float32)
         low = [0.0] if self.config.action == "ratio" else [0.0, -1.0]
         self.action_space = spaces.Box(np.array(low, np.float32), np.ones(len(low), np.float32))
@@ -108,9 +198,9 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
     ) -> tuple[npt.NDArray[np.float32], dict[str, Any]]:
         """Draw an order (or take what `options` fixes) and show its first observation."""
         super().reset(seed=seed)
-        orders = self._draw(options or {})
-        observation = self.core.reset(orders)[0].copy()
-        return observation, {**self._describe(orders), "benchmark": self.benchmark_name}
+        orders = self.source.draw(self.np_random, 1, options=options)
+        observation = self.start(orders, self.np_random)[0].copy()
+        return observation, {**self.source.describe(orders), "benchmark": self.benchmark_name}
 
     def step(self, action: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Trade in this bar; the fifth value tells what was filled, and at the end the order's PA."""
@@ -125,88 +215,75 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
             info |= self._finish()
         return observation[0].copy(), float(self.core.reward[0]), self.core.done, False, info
 
+    def start(self, orders: Orders, rng: np.random.Generator) -> npt.NDArray[np.float32]:
+        """Start these orders in the core; a replay draws nothing more from `rng`."""
+        return self.core.reset(orders)
+
+    def benchmarks(self) -> WindowBenchmarks:
+        """The prices that the core's orders are held against."""
+        assert self.data is not None  # a replay always has bars
+        return WindowBenchmarks.of(self.data, self.core.orders)
+
     @property
     def benchmark_name(self) -> str:
         """What PA is measured against: the window's VWAP, or its TWAP where the data has no volume."""
-        return "vwap" if self.data.volume is not None else "twap"
+        return "twap" if self.data is not None and self.data.volume is None else "vwap"
 
     def get_metrics(self) -> dict[str, float]:
         """PA, PA_std, WR, GLR and AFI over the episodes finished so far, net of costs."""
         return Metrics.of(self._pa, self._leftover).as_dict()
 
-    def _draw(self, options: dict[str, Any]) -> Orders:
-        unknown = set(options) - {"symbol", "session", "start", "side"}
-        if unknown:
-            raise DataError(f"reset option {sorted(unknown)[0]!r} is unknown; use symbol, session, start or side")
-        sessions = len(self.data.dates)
-        rows = self._rows
-        if "symbol" in options:
-            rows = rows[rows // sessions == self.data.symbol_index(options["symbol"])]
-        if "session" in options:
-            rows = rows[self.data.dates[rows % sessions] == options["session"]]
-        if not len(rows):
-            raise DataError(f"no session matches {options}; see data.symbols and data.dates")
-        side = options.get("side", self.config.side)
-        if side not in (*SIDES, "both"):
-            raise DataError(f"side {side!r} is unknown; use buy, sell or both")
-        start = options.get("start", self.config.start)
-        latest = len(self.data.grid) - self.config.total_time
-        drawn = int(self.np_random.integers(latest + 1)) if start is None else int(start)
-        check_window(self.data, horizon=self.config.total_time, start=drawn)
-        sign = SIDES[side] if side in SIDES else (1, -1)[int(self.np_random.integers(2))]
-        return Orders(
-            np.array([self.np_random.choice(rows)]),
-            np.array([drawn]),
-            np.array([sign], np.int8),
-            np.array([self.config.initial_inventory]),
-            self.config.total_time,
-        )
-
-    def _describe(self, orders: Orders) -> dict[str, Any]:
-        symbol, session = divmod(int(orders.row[0]), len(self.data.dates))
-        return {
-            "symbol": self.data.symbols[symbol],
-            "session": int(self.data.dates[session]),
-            "side": "sell" if orders.side[0] > 0 else "buy",
-            "start": int(orders.start[0]),
-            "data": self.data.provenance.label,
-        }
-
     def _finish(self) -> dict[str, Any]:
         record = self.core.record()
-        benchmark = WindowBenchmarks.of(self.data, record.orders).named(self.benchmark_name)
+        benchmark = self.benchmarks().named(self.benchmark_name)
         pa = price_advantage(record.net_price, benchmark, record.orders.side)
         self._pa.append(float(pa[0]))
         self._leftover.append(float(record.leftover[0]))
         return {"PA": self._pa[-1], "AFI": self._leftover[-1], "execution_price": float(record.net_price[0])}
 
 
+def default_config(data: MarketData | None) -> ExecutionEnvConfig:
+    """The configuration of those who give none: 240 bars, or the whole session where that is shorter."""
+    config = ExecutionEnvConfig()
+    return config if data is None else replace(config, total_time=min(config.total_time, len(data.grid)))
+
+
 def as_market_data(data: Any) -> MarketData:
-    """MarketData as it is; a pandas frame through the reader of frames."""
+    """MarketData as it is, a historical book as its minute bars, a pandas frame through the reader of frames."""
     if isinstance(data, MarketData):
         return data
+    if isinstance(data, BookHistory):
+        return data.bars()
     from se_rl.data.frames import bars_from_frame
 
     return bars_from_frame(data)
+
+
+def fill_model(config: ExecutionEnvConfig, data: MarketData, *, book: BookHistory | None = None) -> FillModel:
+    """The fill model that a configuration names."""
+    if config.fills == "queue":
+        if book is None:
+            raise DataError("fills 'queue' needs a historical order book; give read_lobster(...) as the data")
+        return QueueFills([book])
+    model = PriceTaker if config.fills == "price_taker" else LimitOnBars
+    return model(data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation)
 
 
 def make_static_core(
     data: MarketData,
     config: ExecutionEnvConfig,
     *,
-    scales: FeatureScales | None = None,
     fills: FillModel | None = None,
+    scales: FeatureScales | None = None,
 ) -> StaticCore:
     """The batched world that a configuration describes."""
-    model = fills or FILLS[config.fills](
-        data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation
-    )
     table = observation_table(data, scales or FeatureScales.fit(data))
+    model = fills or fill_model(config, data)
     return StaticCore(data, fills=model, fee_bps=config.transaction_cost * BPS, observations=table)
 
 
 def limit_prices(
-    core: StaticCore, distance: npt.NDArray[np.float64], price_range_bps: float
+    core: ExecutionCore, distance: npt.NDArray[np.float64], price_range_bps: float
 ) -> npt.NDArray[np.float64] | None:
     """Limits from the second action (None without one): positive distances lie on the passive side of the own touch."""
     if distance.size == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium as gym
 import numpy as np
@@ -11,7 +11,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from se_rl.environments.execution_env import ExecutionEnvConfig, ExecutionEnvironment, limit_prices
-from se_rl.environments.task import SIDES, Orders
+
+ENTRY_POINTS = {
+    "se_rl/StaticExecution-v0": "static_env:make_default_environment",
+    "se_rl/DynamicExecution-v0": "dynamic_env:DynamicEnvironment",
+}
+"""The ids that `gymnasium.make` knows; the dynamic world is named here unread, so that no one waits for its import."""
 
 
 class StaticEnvironment(ExecutionEnvironment):
@@ -22,16 +27,17 @@ class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32]
     """Many orders stepped together by the batched core; all end at once and the next step starts fresh ones."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 (an instance variable in Gymnasium)
+    environment: ClassVar[type[ExecutionEnvironment]] = StaticEnvironment
+    """The environment of which this is the batch."""
 
     def __init__(
         self, data: Any, config: ExecutionEnvConfig | None = None, *, num_envs: int = 1024, **options: Any
     ) -> None:
-        one = StaticEnvironment(data, config, **options)
+        one = self.environment(data, config, **options)
         self.single, self.core, self.config, self.num_envs = one, one.core, one.config, num_envs
         self.single_observation_space, self.single_action_space = one.observation_space, one.action_space
         self.observation_space = batch_space(one.observation_space, num_envs)
         self.action_space = batch_space(one.action_space, num_envs)
-        self._rows = np.flatnonzero(one.data.has_session.ravel())
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -39,10 +45,11 @@ class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32]
         """Draw fresh orders for all environments."""
         if options:
             raise ValueError(
-                "StaticVectorEnv draws its orders; fix side and start in the config instead of reset options"
+                f"{type(self).__name__} draws its orders; fix side and start in the config instead of reset options"
             )
         super().reset(seed=seed)
-        return self.core.reset(self._draw()).copy(), {}
+        orders = self.single.source.draw(self.np_random, self.num_envs)
+        return self.single.start(orders, self.np_random).copy(), {}
 
     def step(
         self, actions: npt.NDArray[np.float32]
@@ -56,15 +63,12 @@ class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32]
         values = np.asarray(actions, np.float64).reshape(self.num_envs, -1)
         limits = limit_prices(self.core, values[:, 1], self.config.price_range_bps) if values.shape[1] > 1 else None
         observation = self.core.step(values[:, 0], limits).copy()
-        return observation, self.core.reward.copy(), np.full(self.num_envs, self.core.done), never, {}
+        outcome: dict[str, Any] = self.outcome() if self.core.done else {}
+        return observation, self.core.reward.copy(), np.full(self.num_envs, self.core.done), never, outcome
 
-    def _draw(self) -> Orders:
-        n, rng, config = self.num_envs, self.np_random, self.config
-        latest = len(self.single.data.grid) - config.total_time
-        start = rng.integers(latest + 1, size=n) if config.start is None else np.full(n, config.start)
-        side = rng.choice([1, -1], size=n) if config.side == "both" else np.full(n, SIDES[config.side])
-        quantity = np.full(n, config.initial_inventory)
-        return Orders(rng.choice(self._rows, size=n), start, side.astype(np.int8), quantity, config.total_time)
+    def outcome(self) -> dict[str, Any]:
+        """What `info` says of the finished orders; the static world leaves it to `core.record()`."""
+        return {}
 
 
 def make_default_environment(data: Any = None, **options: Any) -> StaticEnvironment:
@@ -78,5 +82,6 @@ def make_default_environment(data: Any = None, **options: Any) -> StaticEnvironm
 
 def register() -> None:
     """Make the environment ids known to Gymnasium (done on import of `se_rl.environments`)."""
-    if "se_rl/StaticExecution-v0" not in gym.registry:
-        gym.register("se_rl/StaticExecution-v0", entry_point="se_rl.environments.static_env:make_default_environment")
+    for name, maker in ENTRY_POINTS.items():
+        if name not in gym.registry:
+            gym.register(name, entry_point=f"se_rl.environments.{maker}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,17 +21,23 @@ MAX_REGISTERS = 128
 """Measured on an H200: 230 without a limit leave too few threads, 80 spill too much."""
 
 
-@cache
-def cuda_kernel() -> Any:
-    """The kernel that runs all bars of every market, compiled for the device that is there."""
+def cuda_module() -> Any:
+    """numba.cuda, refused in one line where it or a device is missing."""
     if "row_stack" not in vars(np):  # numpy dropped the name; numba-cuda still looks it up when it loads
         vars(np)["row_stack"] = np.vstack
     try:
-        from numba import cuda
+        cuda: Any = import_module("numba.cuda")
     except ImportError:
         raise DataError('CUDA needs the extra: pip install "se-rl[gpu]"') from None
     if not cuda.is_available():
         raise DataError("no CUDA device was found; use the CPU (leave --device out)")
+    return cuda
+
+
+@cache
+def cuda_kernel() -> Any:
+    """The kernel that runs all bars of every market, compiled for the device that is there."""
+    cuda = cuda_module()
     compiled: SimpleNamespace = make_kernel(cuda.jit(device=True), *FUNCTIONS)
     run_bar = compiled.run_bar
 
@@ -51,10 +58,8 @@ class CudaMarkets:
     """Markets whose state lives on the device: made from CPU markets, run there, and brought back on request."""
 
     def __init__(self, markets: Markets) -> None:
-        self._run = cuda_kernel()
-        from numba import cuda
-
-        self.markets, self._cuda = markets, cuda
+        self._run, self._cuda, self.markets = cuda_kernel(), cuda_module(), markets
+        cuda = self._cuda
         self.book: Any = type(markets.books.book)(*(cuda.to_device(a) for a in markets.books.book))
         self.sim: Any = type(markets.sim)(*(cuda.to_device(a) for a in markets.sim))
         self._messages = cuda.to_device(np.zeros(markets.n, np.int64))

@@ -1,0 +1,214 @@
+"""The multi-agent world: several executing agents, each with a parent order, in one book, and with messages.
+
+`MultiAgentEnvironment` has PettingZoo's parallel API; `MultiAgentCore` steps many such books at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from pettingzoo import ParallelEnv
+
+from se_rl.data.features import CLIP, OBSERVATION_FIELDS
+from se_rl.data.market_data import DataError
+from se_rl.environments.dynamic_core import DynamicCore
+from se_rl.environments.dynamic_env import make_dynamic_core
+from se_rl.environments.execution_env import (
+    ExecutionEnvConfig,
+    OrderSource,
+    as_market_data,
+    default_config,
+    limit_prices,
+)
+from se_rl.environments.metrics import Metrics, price_advantage
+from se_rl.environments.task import Orders
+
+Array = npt.NDArray[np.float64]
+Observation = npt.NDArray[np.float32]
+Inbox = Callable[[Array], Array]
+"""A protocol: the messages [book, agent, K] that were sent become the inboxes [book, agent, K] that are read."""
+
+
+def mean_of_others(messages: Array) -> Array:
+    """Everybody hears the mean of what the others said last; alone, nothing."""
+    others = messages.shape[1] - 1
+    return (messages.sum(axis=1, keepdims=True) - messages) / max(1, others)
+
+
+class MultiAgentCore:
+    """Batched books with `agents` executing agents each: a DynamicCore, and the messages beside it.
+
+    Arrays have the shape [book, agent, ...]. What a step did is in `core`, whose orders are those of book 0, then book 1
+    and so on. An observation is the order's 32 fields and the inbox; messages are kept to [-1, 1].
+    """
+
+    def __init__(self, core: DynamicCore, *, message_size: int = 8, inbox: Inbox = mean_of_others) -> None:
+        if message_size < 0:
+            raise DataError(f"message_size is {message_size}; use 0 for no messages, or a positive number")
+        self.core, self.agents, self.message_size, self._inbox = core, core.agents, message_size, inbox
+
+    def reset(self, orders: Orders, *, seeds: npt.ArrayLike | None = None) -> Observation:
+        """Start the orders (those of a book are neighbours and share row and start), all inboxes empty."""
+        for name in ("row", "start"):
+            values = getattr(orders, name).reshape(-1, self.agents)
+            if np.any(values != values[:, :1]):
+                raise DataError(f"orders of one book differ in {name}; neighbours must trade in the same window")
+        public = self.core.reset(orders, seeds=seeds)
+        books = len(orders) // self.agents
+        return self._join(public, np.zeros((books, self.agents, self.message_size)))
+
+    def step(self, ratio: Array, limit: Array | None = None, *, messages: Array | None = None) -> Observation:
+        """One bar for every book: ratios and limits [book, agent], and what each agent says to the others."""
+        shape = (len(self.core.orders) // self.agents, self.agents, self.message_size)
+        said = np.zeros(shape) if messages is None else np.clip(messages, -1.0, 1.0)
+        if said.shape != shape or not np.all(np.isfinite(said)):
+            raise ValueError(f"messages have shape {said.shape} or are not finite; give finite numbers {shape}")
+        public = self.core.step(ratio.ravel(), None if limit is None else limit.ravel())
+        return self._join(public, self._inbox(said))
+
+    @property
+    def reward(self) -> Array:
+        """[book, agent]: the rewards of the last step."""
+        return self.core.reward.reshape(-1, self.agents)
+
+    def _join(self, public: Observation, inbox: Array) -> Observation:
+        fields = public.reshape(-1, self.agents, public.shape[1])
+        if inbox.shape != (*fields.shape[:2], self.message_size):
+            raise ValueError(f"the inbox has shape {inbox.shape}, expected {(*fields.shape[:2], self.message_size)}")
+        return np.concatenate([fields, np.clip(inbox, -1.0, 1.0).astype(np.float32)], axis=2)
+
+
+def draw_shared_orders(source: OrderSource, rng: np.random.Generator, books: int, *, agents: int) -> Orders:
+    """Orders for `agents` agents in each of `books` books: windows drawn per book, sides per agent."""
+    drawn = source.draw(rng, books * agents)
+    lead = np.arange(books * agents) // agents * agents
+    return Orders(drawn.row[lead], drawn.start[lead], drawn.side, drawn.quantity, drawn.horizon)
+
+
+class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
+    """
+    ## Description
+    `agents` executing agents, each with a parent order of its own (sides drawn unless the config fixes them), in one
+    simulated book: they move the price for one another. With `data` the market is the twin of a drawn session.
+
+    ## Action Space
+    Box: the ratio in [0, 1] (and with `ratio_and_price` the distance in [-1, 1], as in DynamicEnvironment), then the
+    outgoing message, `message_size` numbers in [-1, 1].
+
+    ## Observation Space
+    Box: the 32 `OBSERVATION_FIELDS` of the agent's own order, then its inbox, `message_size` numbers in [-1, 1]. An agent
+    sees nothing of another's order except through messages.
+
+    ## Rewards, Episode End
+    As in DynamicEnvironment, for each agent's own order; all agents end together.
+
+    ## Arguments
+    `data`, `config` and `options` (profile, scales, shadow) as in DynamicEnvironment; `participation` is each agent's.
+    `inbox`: the protocol by which messages [1, agents, K] become inboxes.
+    """
+
+    metadata = {"name": "se_rl_multi_agent_v0", "render_modes": []}  # noqa: RUF012 (an instance variable in PettingZoo)
+
+    def __init__(
+        self,
+        data: Any = None,
+        config: ExecutionEnvConfig | None = None,
+        *,
+        agents: int = 4,
+        message_size: int = 8,
+        inbox: Inbox = mean_of_others,
+        **options: Any,
+    ) -> None:
+        if agents < 1:
+            raise DataError(f"agents is {agents}; at least one must execute")
+        bars = None if data is None else as_market_data(data)
+        self.config = config or default_config(bars)
+        self.source = OrderSource(bars, self.config)
+        self.world = make_dynamic_core(bars, self.config, agents=agents, **options)
+        self.core = MultiAgentCore(self.world, message_size=message_size, inbox=inbox)
+        self.possible_agents = [f"agent_{i}" for i in range(agents)]
+        self.agents: list[str] = []
+        own = 1 if self.config.action == "ratio" else 2
+        low = np.array([0.0] + [-1.0] * (own - 1 + message_size), np.float32)
+        reach = np.array([CLIP] * len(OBSERVATION_FIELDS) + [1.0] * message_size, np.float32)
+        self.action_spaces = {name: spaces.Box(low, np.ones_like(low)) for name in self.possible_agents}
+        self.observation_spaces = {name: spaces.Box(-reach, reach) for name in self.possible_agents}
+        self._rng, self._own_numbers = seeding.np_random(None)[0], own
+        self._pa: list[float] = []
+        self._leftover: list[float] = []
+        self.broken_orders = 0
+
+    def observation_space(self, agent: str) -> spaces.Box:
+        """The agent's own space object."""
+        return self.observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Box:
+        """The agent's own space object."""
+        return self.action_spaces[agent]
+
+    def reset(
+        self, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
+        """Draw a window and the agents' orders. There are no options: PettingZoo's own test hands some in."""
+        if seed is not None:
+            self._rng = seeding.np_random(seed)[0]
+        orders = draw_shared_orders(self.source, self._rng, 1, agents=len(self.possible_agents))
+        observation = self.core.reset(orders, seeds=self._rng.integers(2**62, size=1))
+        self.agents = list(self.possible_agents)
+        infos = {name: self.source.describe(orders, which=i) for i, name in enumerate(self.agents)}
+        return self._by_name(observation[0]), infos
+
+    def step(
+        self, actions: dict[str, Observation]
+    ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+        """One bar for everybody; at the end `infos` has each order's PA, AFI and whether it is void."""
+        names = list(self.agents)
+        if not names:
+            raise ValueError("nobody is executing; call reset() before step()")
+        values = np.stack([self._checked(name, actions) for name in names])[None]
+        own, world = self._own_numbers, self.world
+        limits = limit_prices(world, values[0, :, 1], self.config.price_range_bps) if own == 2 else None
+        observation = self.core.step(values[..., 0], limits, messages=values[..., own:])
+        infos = self._infos()
+        if world.done:
+            self.agents = []
+        done, never = dict.fromkeys(names, world.done), dict.fromkeys(names, False)
+        rewards = {name: float(world.reward[i]) for i, name in enumerate(names)}
+        return self._by_name(observation[0]), rewards, done, never, infos
+
+    def get_metrics(self) -> dict[str, float]:
+        """PA, PA_std, WR, GLR and AFI over all finished orders that count, and how many were void."""
+        return {**Metrics.of(self._pa, self._leftover).as_dict(), "broken": float(self.broken_orders)}
+
+    def _checked(self, name: str, actions: dict[str, Observation]) -> Array:
+        if name not in actions:
+            raise ValueError(f"no action for {name}; every agent in `agents` acts in every step")
+        values = np.asarray(actions[name], np.float64)
+        if values.shape != self.action_spaces[name].shape or not np.all(np.isfinite(values)):
+            raise ValueError(f"action {actions[name]!r} of {name} does not fit {self.action_spaces[name]}")
+        return values
+
+    def _by_name(self, observation: Observation) -> dict[str, Observation]:
+        return {name: observation[i] for i, name in enumerate(self.possible_agents)}
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        world = self.world
+        infos: list[dict[str, Any]] = [
+            {"filled": float(filled), "remaining": float(left)}
+            for filled, left in zip(world.shares, world.remaining, strict=True)
+        ]
+        if not world.done:
+            return dict(zip(self.possible_agents, infos, strict=True))
+        record, broken = world.record(), world.broken
+        pa = price_advantage(record.net_price, world.benchmarks().named("vwap"), record.orders.side)
+        for i, info in enumerate(infos):
+            info |= {"PA": float(pa[i]), "AFI": float(record.leftover[i]), "broken": bool(broken[i])}
+        self._pa += [float(value) for value in pa[~broken]]
+        self._leftover += [float(value) for value in record.leftover[~broken]]
+        self.broken_orders += int(broken.sum())
+        return dict(zip(self.possible_agents, infos, strict=True))

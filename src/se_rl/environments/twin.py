@@ -1,0 +1,182 @@
+"""What simulated markets are told from outside: the script of a free market, or of the twin of a real session.
+
+In a twin the public value follows the session's closes, each bar's move during that bar and never before, and the pace
+of events follows the session's volume against its profile. The size of a tick comes from the volatility known at the
+window's start, so that nothing in the book gives away how wild the rest of the day will be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.features import CLIP, PRIOR_MINUTES, RETURN_MINUTES, FeatureScales, Known
+from se_rl.data.market_data import MarketData
+from se_rl.environments.fills import flat
+from se_rl.environments.market_pool import LOOKBACK_BARS
+from se_rl.environments.task import Orders, arrival_price, check_window
+
+if TYPE_CHECKING:
+    from se_rl.environments.dynamic_core import DynamicCore
+
+Array = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+FREE_PRICE = 100.0
+FREE_VOLATILITY = 10e-4
+ACTIVITY_RANGE = (0.25, 4.0)
+SLOWEST_MINUTE = 1e-5
+"""A tick is at least what a minute volatility of 0.1 bps gives: flat sessions must not make every move a huge one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Script:
+    """The plan of some markets' windows and what was known before them; arrays [market] or [step, market].
+
+    `tick` is one tick as a share of `reference`, the price at the anchor; `value_ticks` the public value at each bar's end
+    above the anchor; `activity` the pace of events. The past: `log_path` of prices and `volume` against the usual one
+    (newest last), log of open, high and low so far, and sum and weight of squared returns. `universe_return` [step, return,
+    market] (NaN where there is no universe) and `time_of_day` have one entry more than there are steps.
+    """
+
+    reference: Array
+    tick: Array
+    value_ticks: Array
+    activity: Array
+    log_path: Array
+    volume: Array
+    log_open: Array
+    log_high: Array
+    log_low: Array
+    squared_sum: Array
+    squared_weight: Array
+    usual_volatility: Array
+    bars_known: Array
+    universe_return: Array
+    time_of_day: Array
+    return_bars: tuple[int, ...]
+    day_bars: int
+
+
+def free_script(mid_ticks: Array, relative_volume: Array, *, horizon: int, volatility_ticks: float) -> Script:
+    """Markets with news of their own, at 100.0 when the order arrives; their past is the pool's [bar, market]."""
+    n = mid_ticks.shape[1]
+    tick = FREE_VOLATILITY / volatility_ticks
+    path = np.log(FREE_PRICE * (1.0 + (mid_ticks - mid_ticks[-1]) * tick))
+    clock = (LOOKBACK_BARS + np.arange(horizon + 1)) / (LOOKBACK_BARS + horizon)
+    return Script(
+        reference=np.full(n, FREE_PRICE),
+        tick=np.full(n, tick),
+        value_ticks=np.zeros((horizon, n)),
+        activity=np.ones((horizon, n)),
+        log_path=path,
+        volume=relative_volume,
+        log_open=path[0],
+        log_high=path.max(axis=0),
+        log_low=path.min(axis=0),
+        squared_sum=np.full(n, PRIOR_MINUTES * FREE_VOLATILITY**2),
+        squared_weight=np.full(n, float(PRIOR_MINUTES)),
+        usual_volatility=np.full(n, FREE_VOLATILITY),
+        bars_known=np.full(n, float(LOOKBACK_BARS)),
+        universe_return=np.full((horizon + 1, len(RETURN_MINUTES), n), np.nan),
+        time_of_day=np.repeat(clock[:, None], n, axis=1),
+        return_bars=RETURN_MINUTES,
+        day_bars=LOOKBACK_BARS + horizon,
+    )
+
+
+class SessionTwin:
+    """The sessions of a data set as scripts for simulated markets."""
+
+    def __init__(self, data: MarketData, scales: FeatureScales | None = None) -> None:
+        self.data = data
+        known = Known(data, scales or FeatureScales.fit(data))
+        self._prior = PRIOR_MINUTES / data.grid.bar_minutes
+        self._return_bars = tuple(max(1, round(minutes / data.grid.bar_minutes)) for minutes in RETURN_MINUTES)
+        self._log_price, self._sigma = flat(known.log_price), flat(known.sigma)
+        self._close, self._bars_known = flat(data.close), flat(known.bars_known.astype(np.float64))
+        opening = data.open[..., :1]
+        self._high = flat(np.maximum.accumulate(np.log(np.concatenate([opening, data.high], axis=2)), axis=2))
+        self._low = flat(np.minimum.accumulate(np.log(np.concatenate([opening, data.low], axis=2)), axis=2))
+        self._usual_volatility = np.sqrt(np.maximum(known.scales.variance, 1e-12))
+        self.activity: Array = flat(_activity(known))
+        self._universe = _universe_returns(known, self._return_bars)
+
+    def script(self, orders: Orders, *, volatility_ticks: float) -> Script:
+        """The script of one market per order, over the order's window."""
+        check_window(self.data, horizon=orders.horizon, start=int(orders.start.max()))
+        row, start, bars = orders.row, orders.start, len(self.data.grid)
+        past = start - np.arange(LOOKBACK_BARS, -1, -1)[:, None]
+        known = np.maximum(past, 0)
+        window = orders.bars().T
+        sigma, reference = self._sigma[row, start], arrival_price(self.data, orders)
+        tick = np.maximum(sigma, SLOWEST_MINUTE) / volatility_ticks
+        after = np.concatenate([window, window[-1:] + 1])
+        weight = self._prior + self._bars_known[row, start]
+        return Script(
+            reference=reference,
+            tick=tick,
+            value_ticks=(self._close[row, window] / reference - 1.0) / tick,
+            activity=np.clip(self.activity[row, window], *ACTIVITY_RANGE),
+            log_path=self._log_price[row, known],
+            volume=np.where(past[:-1] >= 0, self.activity[row, known[:-1]], 1.0),
+            log_open=self._log_price[row, 0],
+            log_high=self._high[row, start],
+            log_low=self._low[row, start],
+            squared_sum=np.square(sigma) * weight,
+            squared_weight=weight,
+            usual_volatility=self._usual_volatility[row // len(self.data.dates)],
+            bars_known=self._bars_known[row, start],
+            universe_return=np.moveaxis(self._universe[row % len(self.data.dates), after], 2, 1),
+            time_of_day=after / bars,
+            return_bars=self._return_bars,
+            day_bars=bars,
+        )
+
+
+def _activity(known: Known) -> Array:
+    """Each bar's volume over what the session so far and the profile let one expect; 1 where the data has no volume."""
+    data = known.data
+    if data.volume is None:
+        return np.ones(data.shape)
+    expected = known.expected_day_volume[..., :-1] * known.scales.volume_share
+    return np.divide(data.volume, expected, out=np.ones(data.shape), where=expected > 0)
+
+
+def _universe_returns(known: Known, return_bars: tuple[int, ...]) -> Array:
+    """[session, bar + 1, return]: the symbols' mean scaled return of each minute, NaN where fewer than two trade."""
+    live = known.data.has_session[..., None]
+    count = live.sum(axis=0)
+    means = []
+    for bars in return_bars:
+        total = np.where(live, np.clip(known.scaled_return(bars), -CLIP, CLIP), 0.0).sum(axis=0)
+        means.append(np.where(count > 1, total / np.maximum(count, 1), np.nan))
+    return np.stack(means, axis=2)
+
+
+@dataclass(frozen=True)
+class TwinError:
+    """How far twins without any order of ours are from their sessions."""
+
+    rms_bps: float
+    volume_correlation: float
+    broken: int
+
+
+def twin_error(core: DynamicCore, orders: Orders, *, seeds: Int | None = None) -> TwinError:
+    """RMS gap of the twins' mids to the closes at the bars' ends, correlation of their volume with the session's
+    relative volume, and how many twins broke, over the windows of `orders`."""
+    if core.twin is None:
+        raise ValueError("a free market has no session to be compared with; give the core data")
+    core.reset(orders, seeds=seeds)
+    bars = core.run_without_orders()
+    whole = ~core.markets.broken[: len(orders)]
+    closes = orders.gather(core.twin.data.close).T
+    gap_bps = 1e4 * (core.price(bars["close"][:, : len(orders)] / 2.0) / closes - 1.0)[:, whole]
+    wanted = core.twin.activity[orders.row, orders.bars().T]
+    volume = bars["volume"][:, : len(orders)]
+    correlation = np.corrcoef(volume[:, whole].ravel(), wanted[:, whole].ravel())[0, 1]
+    return TwinError(float(np.sqrt(np.mean(np.square(gap_bps)))), float(correlation), int((~whole).sum()))
