@@ -26,7 +26,18 @@ from se_rl.market.profile import MarketProfile
 
 DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=4, seed=5))
 FIELD = {name: i for i, name in enumerate(OBSERVATION_FIELDS)}
-FRAGILE = MarketProfile(maker_levels=2, maker_lots=1, noise_limit_rate=0.015, noise_cancel_rate=0.1, collar=5)
+FRAGILE = MarketProfile(
+    noise_market_rate=1.0,
+    noise_limit_rate=0.015,
+    noise_cancel_rate=0.1,
+    size_tail=3.0,
+    maker_levels=2,
+    maker_lots=1,
+    maker_half_spread=1.0,
+    news_volatility=0.9,
+    stress_spread=1.0,
+    collar=5,
+)
 
 
 @pytest.fixture(scope="module")

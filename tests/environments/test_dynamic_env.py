@@ -85,7 +85,10 @@ def test_arrival_is_the_sessions_price_or_one_hundred() -> None:
 
 def test_void_episodes_are_counted_and_score_nothing() -> None:
     config = ExecutionEnvConfig(total_time=20, participation=1.0, transaction_cost=0.0)
-    env = DynamicEnvironment(None, config, profile=MarketProfile(collar=5))
+    deep = MarketProfile(
+        noise_market_rate=1.0, noise_limit_rate=0.02, maker_half_spread=1.0, news_volatility=0.9, collar=5
+    )
+    env = DynamicEnvironment(None, config, profile=deep)
     reward, info = finish(env, seed=0, ratio=0.0)
     assert info["broken"] is True and np.isnan(info["PA"]) and info["AFI"] == 1.0
     core = env.core

@@ -134,6 +134,20 @@ def test_passive_orders_at_the_touch_fill_some_and_cheaper_than_the_market() -> 
     assert (taken[:, 0, SPENT] / np.maximum(taken[:, 0, ANSWERED], 1)).mean() > bid.mean()
 
 
+def test_neighbours_in_one_book_never_fill_a_wish_beyond_itself() -> None:
+    markets = Markets(100, agents=2, warm_up_bars=10)
+    bid, ask = markets.books.best(ladder.BUY), markets.books.best(ladder.SELL)
+    inside = np.where(ask - bid > 1, ask - 1, bid)
+    wishes = np.zeros((100, 2, 4), np.int64)
+    wishes[:, 0] = np.stack([np.full(100, POST), np.full(100, ladder.BUY), inside, np.full(100, 3)], axis=1)
+    total = markets.step(wishes)[:, 0, ANSWERED]
+    for _ in range(4):  # the first rests, the second sells into it before the first one's next wish is read
+        wishes[:, 1] = TAKE, ladder.SELL, 0, 6
+        wishes[:, 0, participants.WISH_LOTS] = 3 - total
+        total = total + markets.step(wishes[:, ::1])[:, 0, ANSWERED]
+    assert (total <= 3).all() and (total == 3).any()
+
+
 def test_an_empty_side_is_reported() -> None:
     thin = MarketProfile(
         noise_limit_rate=0.002, noise_limit_ticks=5, maker_levels=2, maker_lots=1, maker_wake_rate=0.2, collar=200
@@ -177,6 +191,18 @@ def test_plain_python_gives_the_same_market_as_machine_code() -> None:
         kernel.run_bar(plain.books.book, plain.sim, wishes, answers, np.zeros(1, np.int64), np.array([150]), 0)
         compiled.step(wishes, events=np.array([150]))
     assert same(plain, compiled)
+
+
+def test_constants_that_clash_are_refused() -> None:
+    def stranger() -> int:
+        return TAIL  # type: ignore[name-defined]  # noqa: F821
+
+    stranger.__globals__["TAIL"] = 99
+    try:
+        with pytest.raises(NameError, match="TAIL"):
+            make_kernel(lambda function: function, stranger)
+    finally:
+        del stranger.__globals__["TAIL"]
 
 
 @pytest.mark.parametrize("name", PROFILE_RANGES)

@@ -181,7 +181,11 @@ class DynamicCore:
             )
         else:
             self._anchor = self.markets.sim.state[: self._books, at.VALUE] / FIXED
-            self.script = self.twin.script(leads, volatility_ticks=self.pool.volatility_ticks)
+            pool = self.pool
+            self.script = self.twin.script(
+                leads, volatility_ticks=pool.volatility_ticks, usual_volume_lots=pool.usual_volume_lots
+            )
+        self.pool.widen(self.markets, spread_ticks=self.script.spread, best_lots=self.script.best_lots)
         path = np.rint(self.script.value_ticks * FIXED).astype(np.int64)
         events = np.rint(self.script.activity * self.markets.events_per_bar[: self._books]).astype(np.int64)
         copies = (1, len(both) // self._books)

@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from se_rl.data.features import RETURN_MINUTES
 from se_rl.data.market_data import DataError
-from se_rl.market.participants import STREAM, STREAMS
-from se_rl.market.profile import MarketProfile
+from se_rl.market.participants import EXTRA_LOTS, EXTRA_SPREAD, STREAM, STREAMS
+from se_rl.market.profile import FIXED, MarketProfile
 from se_rl.market.simulation import Markets, stream_seeds
 
 Array = npt.NDArray[np.float64]
@@ -22,6 +22,7 @@ POOL_MARKETS = 128
 LOOKBACK_BARS = max(RETURN_MINUTES)
 """Bars of the past that an observation reaches back."""
 MEASURED_BARS = 120
+MOST_LOTS = 50
 PARALLEL_MARKETS = 256
 """Fewer markets than these are not worth waking other threads for: on a busy machine that costs milliseconds a bar."""
 
@@ -62,18 +63,27 @@ class WarmPool:
         markets.seeds = seeds
         return rows
 
+    def widen(self, markets: Markets, *, spread_ticks: Array, best_lots: Array) -> None:
+        """Bring the makers' half-spread and lots to a symbol's usual spread and best size (NaN: the profile's own).
+
+        The book follows within the makers' next re-quotes; a quote is never narrower than a quarter of a tick a side, nor
+        larger than MOST_LOTS a level.
+        """
+        copies = markets.n // len(spread_ticks)
+        extra = np.nan_to_num((spread_ticks - self.usual_spread_ticks) / 2.0)
+        lowest = 0.25 - self.profile.maker_half_spread
+        half = np.maximum(extra, lowest)
+        own = round(self.profile.maker_lots)
+        lots = np.clip(np.nan_to_num(best_lots - self.usual_best_lots), 1 - own, max(0, MOST_LOTS - own))
+        markets.sim.state[:, EXTRA_SPREAD] = np.tile(np.rint(half * FIXED).astype(np.int64), copies)
+        markets.sim.state[:, EXTRA_LOTS] = np.tile(np.rint(lots).astype(np.int64), copies)
+
 
 def trade_bar(markets: Markets, wishes: Int, *, drift: Int, events: Int) -> tuple[dict[str, Int], Int]:
-    """One bar of `Markets.run` with wishes [market, agent, 4], on no more threads than the markets are worth.
-
-    Where agents share a book their old orders are withdrawn first: a neighbour's order that hits one before its owner's
-    new wish is read would fill the owner beyond its inventory.
-    """
+    """One bar of `Markets.run` with wishes [market, agent, 4], on no more threads than the markets are worth."""
     threads = nb.get_num_threads()
     nb.set_num_threads(1 if markets.n < PARALLEL_MARKETS else threads)
     try:
-        if markets.agents > 1:
-            markets.run(1, events=np.zeros((1, markets.n), np.int64), record=False)
         return markets.run(1, wishes[None], drift=drift, events=events)
     finally:
         nb.set_num_threads(threads)

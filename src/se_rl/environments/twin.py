@@ -39,7 +39,8 @@ class Script:
     `tick` is one tick as a share of `reference`, the price at the anchor; `value_ticks` the public value at each bar's end
     above the anchor; `activity` the pace of events. The past: `log_path` of prices and `volume` against the usual one
     (newest last), log of open, high and low so far, and sum and weight of squared returns. `universe_return` [step, return,
-    market] (NaN where there is no universe) and `time_of_day` have one entry more than there are steps.
+    market] (NaN where there is no universe) and `time_of_day` have one entry more than there are steps. `spread` in ticks and
+    `best_lots` are the symbol's usual ones in the data that scales were fitted on, NaN where it has no quotes.
     """
 
     reference: Array
@@ -57,6 +58,8 @@ class Script:
     bars_known: Array
     universe_return: Array
     time_of_day: Array
+    spread: Array
+    best_lots: Array
     return_bars: tuple[int, ...]
     day_bars: int
 
@@ -83,6 +86,8 @@ def free_script(mid_ticks: Array, relative_volume: Array, *, horizon: int, volat
         bars_known=np.full(n, float(LOOKBACK_BARS)),
         universe_return=np.full((horizon + 1, len(RETURN_MINUTES), n), np.nan),
         time_of_day=np.repeat(clock[:, None], n, axis=1),
+        spread=np.full(n, np.nan),
+        best_lots=np.full(n, np.nan),
         return_bars=RETURN_MINUTES,
         day_bars=LOOKBACK_BARS + horizon,
     )
@@ -102,13 +107,18 @@ class SessionTwin:
         self._high = flat(np.maximum.accumulate(np.log(np.concatenate([opening, data.high], axis=2)), axis=2))
         self._low = flat(np.minimum.accumulate(np.log(np.concatenate([opening, data.low], axis=2)), axis=2))
         self._usual_volatility = np.sqrt(np.maximum(known.scales.variance, 1e-12))
+        quoted, bar_volume = known.scales.spread_bps > 0, known.scales.day_volume / len(data.grid)
+        self._spread = np.where(quoted, known.scales.spread_bps * 1e-4, np.nan)
+        sized = (known.scales.best_size > 0) & (bar_volume > 0)
+        self._best_share = np.where(sized, known.scales.best_size / np.where(sized, bar_volume, 1.0), np.nan)
         self.activity: Array = flat(_activity(known))
         self._universe = _universe_returns(known, self._return_bars)
 
-    def script(self, orders: Orders, *, volatility_ticks: float) -> Script:
+    def script(self, orders: Orders, *, volatility_ticks: float, usual_volume_lots: float) -> Script:
         """The script of one market per order, over the order's window."""
         check_window(self.data, horizon=orders.horizon, start=int(orders.start.max()))
         row, start, bars = orders.row, orders.start, len(self.data.grid)
+        symbol = row // len(self.data.dates)
         past = start - np.arange(LOOKBACK_BARS, -1, -1)[:, None]
         known = np.maximum(past, 0)
         window = orders.bars().T
@@ -128,10 +138,12 @@ class SessionTwin:
             log_low=self._low[row, start],
             squared_sum=np.square(sigma) * weight,
             squared_weight=weight,
-            usual_volatility=self._usual_volatility[row // len(self.data.dates)],
+            usual_volatility=self._usual_volatility[symbol],
             bars_known=self._bars_known[row, start],
             universe_return=np.moveaxis(self._universe[row % len(self.data.dates), after], 2, 1),
             time_of_day=after / bars,
+            spread=self._spread[symbol] / tick,
+            best_lots=self._best_share[symbol] * usual_volume_lots,
             return_bars=self._return_bars,
             day_bars=bars,
         )

@@ -221,6 +221,10 @@ def make_kernel(jit: Callable[[Callable[..., Any]], Any], *more: Callable[..., A
     functions = (*ladder.FUNCTIONS, *FUNCTIONS, *more)
     seen = {name: value for function in functions for name, value in function.__globals__.items()}
     names = {name: value for name, value in seen.items() if name.isupper() or isinstance(value, ModuleType)}
+    every = ((name, value) for function in functions for name, value in function.__globals__.items())
+    clash = next((n for n, value in every if n.isupper() and isinstance(value, int) and value != names[n]), None)
+    if clash is not None:
+        raise NameError(f"{clash} has two values in the files of the kernel's functions; rename one of them")
     names["__name__"] = __name__
     compiled = {f.__name__: jit(FunctionType(f.__code__, names, f.__name__)) for f in functions}
     imported = {name: value for name, value in seen.items() if isinstance(value, FunctionType) and value in functions}

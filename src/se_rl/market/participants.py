@@ -84,13 +84,14 @@ NOISE, FIRST_MAKER, INFORMED, MOMENTUM, FIRST_AGENT = 0, 1, 4, 5, 6
 CLOCK, NOISE_STREAM, MAKER_STREAM, INFORMED_STREAM, MOMENTUM_STREAM, NEWS_STREAM, STREAMS = range(7)
 VALUE, NEWS, TREND, LOG_VOLATILITY, STRESSED, PROFILE, BROKEN = range(7)
 SIGNED_VOLUME, MESSAGES, TRADED, TRADED_CASH, BAR_OPEN, BAR_HIGH, BAR_LOW, LAST_MID = range(7, 15)
-REFERENCE, MEMORY, SEEN_SHARES, STREAM, PARENT = 15, 18, 21, 24, 31
+REFERENCE, MEMORY, SEEN_SHARES, STREAM, EXTRA_SPREAD, EXTRA_LOTS, PARENT = 15, 18, 21, 24, 31, 32, 33
 QUOTE = PARENT + 2 * PARENTS
 AGENT_SLOT = STATE_FIELDS = QUOTE + MAX_MAKERS * 2 * MAX_LEVELS
 """Fields of `state`: the public value, the sum of news and the slow mean of the mid (1/FIXED ticks), log volatility
 (1/FIXED), the regime, the profile's row, whether a side of the book was empty at a bar's end; of the last bar the signed
 and whole volume, messages, cash traded and mids (twice, in ticks); per maker its reference (1/FIXED ticks), decaying
-inventory (1/FIXED lots), and the shares it had when it last woke; the random streams; the hidden parents (slices left,
+inventory (1/FIXED lots), and the shares it had when it last woke; the random streams; what a twin adds to the makers'
+half-spread (1/FIXED ticks) and to their lots a level; the hidden parents (slices left,
 side); the slots of the makers' orders by maker, side and price modulo levels; the slots of the agents' orders."""
 ANSWERED, PASSIVE, SPENT, RESTING = 0, 1, 2, 3
 """Fields of `answers` [book, agent]: lots filled in the bar, of these passively, cash in ticks x lots, lots still resting."""
@@ -202,7 +203,7 @@ def maker_wakes(book: Book, sim: Sim, b: int, t: Array) -> None:
     shift = t[SKEW + held]
     centre = state[b, REFERENCE + m] + (-shift if memory > 0 else shift)
     centre += part(imbalance(book, b) * t[IMBALANCE_SHIFT], 1024)
-    half = t[HALF_SPREAD] + (t[STRESS_SPREAD] if state[b, STRESSED] else 0)
+    half = t[HALF_SPREAD] + state[b, EXTRA_SPREAD] + (t[STRESS_SPREAD] if state[b, STRESSED] else 0)
     # floor for the bid, ceiling for the ask: rounding never narrows the quote
     bid, ask = (centre - half) // FIXED, -((-centre - half) // FIXED)
     quote(book, sim, b, m, BUY, bid, t)
@@ -210,25 +211,26 @@ def maker_wakes(book: Book, sim: Sim, b: int, t: Array) -> None:
 
 
 def quote(book: Book, sim: Sim, b: int, m: int, side: int, best_price: int, t: Array) -> None:
-    """Hold exactly LOTS on each of the LEVELS prices from the best one outwards; touch only what differs.
+    """Hold exactly the same lots on each of the LEVELS prices from the best one outwards; touch only what differs.
 
     An order's place in `quotes` is its price modulo the levels, so that a moved quote keeps the orders it shares with the
     old one. A new quote that meets the maker's own old one on the other side makes the book withdraw that one.
     """
-    orders, levels = book.orders, t[LEVELS]
+    orders, levels, lots = book.orders, t[LEVELS], t[LOTS] + sim.state[b, EXTRA_LOTS]
     sign, owner = 1 - 2 * side, FIRST_MAKER + m
     for j in range(levels):
         price = best_price - j * sign
         place = QUOTE + (2 * m + side) * MAX_LEVELS + price % levels
         slot = int(sim.state[b, place])
         mine = slot >= 0 and orders[b, slot, OWNER] == owner and orders[b, slot, ID] == 1 + side
-        if mine and orders[b, slot, QUANTITY] > 0:
-            if orders[b, slot, PRICE] == price and orders[b, slot, QUANTITY] == t[LOTS]:
+        # a filled order's slot may serve a new one of this very quote: that one belongs to another place
+        if mine and orders[b, slot, QUANTITY] > 0 and orders[b, slot, PRICE] % levels == price % levels:
+            if orders[b, slot, PRICE] == price and orders[b, slot, QUANTITY] == lots:
                 continue
             sim.state[b, MESSAGES] += 1
             cancel(book, b, slot, 0)
         sim.state[b, MESSAGES] += 1
-        sim.state[b, place] = limit(book, b, side, price, t[LOTS], owner, 1 + side)
+        sim.state[b, place] = limit(book, b, side, price, lots, owner, 1 + side)
 
 
 def informed_looks(book: Book, sim: Sim, b: int, t: Array) -> None:
@@ -316,8 +318,9 @@ def agent_orders(book: Book, sim: Sim, wishes: Array, answers: Array, b: int, a:
     """Bring one agent's order in the book to its wish: withdraw, take, or post (the same price keeps its place)."""
     owner, slot = FIRST_AGENT + a, int(sim.state[b, AGENT_SLOT + a])
     resting = slot >= 0 and book.orders[b, slot, OWNER] == owner and book.orders[b, slot, QUANTITY] > 0
-    kind, side, lots = wishes[b, a, KIND], int(wishes[b, a, WISH_SIDE]), int(wishes[b, a, WISH_LOTS])
-    price = int(wishes[b, a, WISH_PRICE])
+    kind, side, price = wishes[b, a, KIND], int(wishes[b, a, WISH_SIDE]), int(wishes[b, a, WISH_PRICE])
+    # a neighbour's order of this bar may have filled our resting one already: the wish counts from the bar's start
+    lots = int(wishes[b, a, WISH_LOTS]) - abs(book.owners[b, owner, SHARES] - answers[b, a, ANSWERED])
     if resting:
         same = kind == POST and lots > 0 and book.orders[b, slot, PRICE] == price and book.orders[b, slot, SIDE] == side
         if same and lots <= book.orders[b, slot, QUANTITY]:

@@ -162,7 +162,7 @@ class Markets:
         if asked.shape != shape:
             raise DataError(f"wishes have shape {asked.shape}, expected {shape} = bars x markets x agents x 4")
         moves = np.zeros((bars, self.n), np.int64) if drift is None else np.ascontiguousarray(drift, np.int64)
-        counts = np.broadcast_to(self.events_per_bar, (bars, self.n)) if events is None else events
+        counts = np.tile(self.events_per_bar, (bars, 1)) if events is None else events
         answers = np.zeros(shape, np.int64)
         kept = np.zeros((bars if record else 0, self.n, len(BAR_FIELDS)), np.int64)
         self._run(self.books.book, self.sim, asked, answers, moves, np.ascontiguousarray(counts, np.int64), kept)
@@ -200,8 +200,8 @@ def stream_seeds(seeds: Int) -> Int:
     """
     owner = np.repeat(seeds.astype(np.uint64)[:, None], STREAMS, axis=1)
     owner[:, participants.CLOCK] //= np.uint64(FAMILY)
-    x: npt.NDArray[np.uint64] = owner * np.uint64(STREAMS)
-    x = (x + np.arange(1, STREAMS + 1, dtype=np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+    x: npt.NDArray[Any] = owner * np.uint64(STREAMS) + np.arange(1, STREAMS + 1, dtype=np.uint64)
+    x = x * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ np.right_shift(x, np.uint64(shift))) * np.uint64(factor)
     x = x ^ np.right_shift(x, np.uint64(31))
