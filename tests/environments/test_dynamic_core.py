@@ -321,3 +321,20 @@ def test_a_twin_of_real_sessions_tracks_them(shared_data) -> None:
     assert error.broken == 0
     assert error.rms_bps < 60.0
     assert error.volume_correlation > 0.3
+
+
+def test_a_twin_takes_its_symbols_spread_and_depth() -> None:
+    data = synthetic_market(SyntheticConfig(symbols=4, sessions=4, seed=4))
+    found = {}
+    for spread_bps, size in ((10.0, 1.0), (40.0, 20.0)):
+        half = data.close * spread_bps / 2e4
+        sizes = np.full((*data.shape, 1), size * data.volume.mean() / 10)
+        quoted = replace(data, bid=data.close - half, ask=data.close + half, bid_sizes=sizes, ask_sizes=sizes)
+        core, pairs = DynamicCore(quoted), order_pairs(quoted, 30)
+        core.reset(pairs, seeds=np.arange(len(pairs)))
+        bars = core.run_without_orders()
+        spread = ((bars["ask"] - bars["bid"]) * core.script.tick * 1e4)[10:]
+        found[spread_bps] = float(np.median(spread)), float(core.markets.books.depth(1)[:, :, 0, 1].mean())
+    assert found[10.0][0] == pytest.approx(10.0, rel=0.35)
+    assert found[40.0][0] == pytest.approx(40.0, rel=0.35)
+    assert found[40.0][1] > 2 * found[10.0][1]
