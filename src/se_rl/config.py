@@ -52,6 +52,8 @@ def parse(kind: type[Settings], raw: Any, *, source: str = "settings") -> Settin
         key = ".".join(str(part) for part in first["loc"]) or "(top)"
         if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
             raise ConfigError(f"{source}: key {key!r} is unknown; known keys: {_known(kind, first['loc'])}") from None
+        if first["type"] == "value_error":  # the settings class itself refused, in words of its own
+            raise ConfigError(f"{source}: {first['ctx']['error']}") from None
         raise ConfigError(f"{source}: key {key!r} has value {first['input']!r}: {first['msg'].lower()}") from None
 
 

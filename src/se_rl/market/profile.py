@@ -7,12 +7,13 @@ agree to the last bit: `numbers()` turns a profile into integer parameters and l
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.config import settings
 from se_rl.data.market_data import DataError
 
 Int = npt.NDArray[np.int64]
@@ -29,7 +30,7 @@ def _number(default: float, low: float, high: float, help: str) -> Any:
     return field(default=default, metadata={"range": (low, high), "help": help})
 
 
-@dataclass(frozen=True, kw_only=True)
+@settings
 class MarketProfile:
     """What the market's participants are like; every number must lie in its range (`PROFILE_RANGES`)."""
 
