@@ -1,7 +1,6 @@
 """MarketProfile: the numbers that every participant of the simulated market reads, each with its range.
 
-Time is counted in units, the mean gap between two noise market orders in the default profile; a minute is
-`units_per_minute` of them. Prices are in ticks, quantities in lots. The kernel knows integers only, so that CPU and GPU
+Time is counted in units, of which a minute has `units_per_minute`; rates are per unit. Prices are in ticks, quantities in lots. The kernel knows integers only, so that CPU and GPU
 agree to the last bit: `numbers()` turns a profile into integer parameters and lookup tables.
 """
 
@@ -34,7 +33,7 @@ def _number(default: float, low: float, high: float, help: str) -> Any:
 class MarketProfile:
     """What the market's participants are like; every number must lie in its range (`PROFILE_RANGES`)."""
 
-    units_per_minute: float = _number(10.0, 2.0, 40.0, "activity: noise market orders in a minute at rate 1")
+    units_per_minute: float = _number(10.0, 2.0, 40.0, "units in a minute: the pace of everything at once")
     noise_market_rate: float = _number(5.0, 0.2, 5.0, "noise market orders per unit")
     noise_limit_rate: float = _number(0.01, 0.002, 0.1, "noise limit orders per unit, tick of distance and side")
     noise_limit_ticks: float = _number(60.0, 5.0, 120.0, "how far from the opposite best noise limit orders reach")

@@ -9,9 +9,9 @@ import math
 import shlex
 from datetime import date
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from se_rl.report.page import render
 from se_rl.report.terminal import number, p_value
 
 TWAP, BOUND = "TWAP", "foresight bound"
@@ -45,21 +45,10 @@ class Verdict(NamedTuple):
 
 def baselines_page(results: Results) -> str:
     """The whole page as text, from what `run_baselines` returned (or the same read back from JSON)."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
-    folder = Path(__file__).parent
-    pages = Environment(
-        loader=FileSystemLoader(folder),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    pages.filters |= {"signed": signed, "plain": plain, "interval": interval, "p_value": p_value, "iso": iso_date}
-    pages.tests |= {"off_zero": excludes_zero}
-    return pages.get_template("baselines.jinja").render(
+    return render(
+        "baselines.jinja",
+        filters={"signed": signed, "plain": plain, "interval": interval, "p_value": p_value, "iso": iso_date},
+        tests={"off_zero": excludes_zero},
         r=results,
         verdict=read_verdict(results),
         banners=_banners(results),
@@ -67,8 +56,6 @@ def baselines_page(results: Results) -> str:
         charts={"forest": [_forest(results)], "daily": _daily(results), "inventory": _inventory(results)},
         command=command_line(results["config"]),
         bound=BOUND,
-        css=Markup((folder / "page.css").read_text(encoding="utf-8")),
-        plotly_js=Markup(get_plotlyjs()),
     )
 
 
