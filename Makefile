@@ -31,6 +31,8 @@ test: setup-dev
 	@$(BIN)/pytest
 
 bench: setup-dev
+	@$(BIN)/se-rl bench book
+	@$(BIN)/se-rl bench market
 	@$(BIN)/se-rl bench env
 
 clean:

@@ -17,6 +17,7 @@ from se_rl.environments.static_env import StaticEnvironment
 from se_rl.environments.task import Orders
 
 ORDERS = 4096
+DYNAMIC_ORDERS = 1024
 
 
 def bench_env(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
@@ -42,6 +43,8 @@ def bench_env(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: No
     peers = {}
     say("one Gymnasium environment")
     peers["our Gymnasium face, one order"] = best_rate(_gym_episode(data, config), seconds)
+    say("dynamic world (the first run compiles)")
+    dynamic, threads = dynamic_rate(seconds)
     say("SB3 vector env")
     vector = _sb3_steps(data, config)
     if vector is not None:
@@ -56,10 +59,32 @@ def bench_env(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: No
             "orders at once": ORDERS,
             "steps": 240,
             "data": data.provenance.label,
+            f"dynamic world, order steps/s of {DYNAMIC_ORDERS} orders on {threads} threads (wall)": dynamic,
             "SB3": "measured" if vector else 'not installed: pip install "se-rl[baselines]"',
         },
         "machine": machine(),
     }
+
+
+def dynamic_rate(seconds: float) -> tuple[float, int]:
+    """Order steps per wall second in simulated markets, observations included, on all threads; and their number."""
+    import numba as nb
+
+    from se_rl.environments.dynamic_core import DynamicCore
+
+    core = DynamicCore()
+    side = np.where(np.arange(DYNAMIC_ORDERS) % 2 == 0, 1, -1).astype(np.int8)
+    zeros = np.zeros(DYNAMIC_ORDERS, np.int64)
+    orders = Orders(zeros, zeros, side, np.full(DYNAMIC_ORDERS, 1e4), 30)
+    ratio, best, end = np.full(DYNAMIC_ORDERS, 1 / 30), 0.0, 0.0
+    while not end or time.perf_counter() < end:
+        core.reset(orders, seeds=np.arange(DYNAMIC_ORDERS))
+        started = time.perf_counter()
+        while not core.done:
+            core.step(ratio)
+        best = max(best, DYNAMIC_ORDERS * 30 / (time.perf_counter() - started))
+        end = end or time.perf_counter() + seconds
+    return best, nb.get_num_threads()
 
 
 def run_bench(

@@ -1,7 +1,8 @@
 """MarketProfile: the numbers that every participant of the simulated market reads, each with its range.
 
-Time is counted in units, of which a minute has `units_per_minute`; rates are per unit. Prices are in ticks, quantities in lots. The kernel knows integers only, so that CPU and GPU
-agree to the last bit: `numbers()` turns a profile into integer parameters and lookup tables.
+Time is counted in units, of which a minute has `units_per_minute`; rates are per unit. Prices are in ticks, quantities in
+lots. The kernel knows integers only, so that CPU and GPU agree to the last bit: `numbers()` turns a profile into integer
+parameters and lookup tables.
 """
 
 from __future__ import annotations
