@@ -13,8 +13,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from se_rl.config import load_yaml
 from se_rl.data.books import read_lobster
 from se_rl.market.card import realism_card
+from se_rl.market.profile import MarketProfile
 from se_rl.records.files import write_text
 from se_rl.report.terminal import number
 
@@ -85,7 +87,18 @@ def main() -> None:
     if cards[0]["against"]:
         lines += ["", "## Beside a real day (AMZN, 2012-06-21)", "", "| | real | simulated |", "|---|--:|--:|"]
         rows = cards[0]["against"]["rows"]
-        lines += [f"| {row['name']} | {number(row['real'], 3)} | {number(row['simulated'], 3)} |" for row in rows]
+        lines += [
+            f"| {row['name'].replace('|r|', 'abs(r)')} | {number(row['real'], 3)} | {number(row['simulated'], 3)} |"
+            for row in rows
+        ]
+    print("... large tick", file=sys.stderr)
+    profile = load_yaml(MarketProfile, REPOSITORY / "configs" / "large_tick.yaml")
+    large = realism_card(profile, seed=options.seeds[0], effort=options.effort)
+    failed = [test["name"] for test in large["tests"] if not test["ok"]]
+    lines += ["", "## The large-tick profile (configs/large_tick.yaml)", "", *table([large]), ""]
+    lines += [
+        f"Spread {number(large['scales']['spread_ticks'])} ticks; tests that failed: {', '.join(failed) or 'none'}."
+    ]
     write_text(REPOSITORY / "docs" / "results" / "market.md", "\n".join(lines) + "\n")
 
 

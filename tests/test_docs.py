@@ -25,7 +25,8 @@ OUTSIDE = ("make", "git", "pip", "cd")
 def test_snippet_runs(language: str, text: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SE_RL_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "examples").symlink_to(REPOSITORY / "examples")
+    for folder in ("examples", "configs"):
+        (tmp_path / folder).symlink_to(REPOSITORY / folder)
     if language == "python":
         exec(compile(text, "snippet", "exec"), {"__name__": "__main__"})
         return

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
 from se_rl.market import ladder as at
 from se_rl.market.bench import bench_book, message_stream, replay, replay_cpp
+from se_rl.market.bench_peers import depth_updates, replay_hftbacktest
+from se_rl.market.book import Books
 
 
 def test_the_stream_has_its_mix_and_its_seed() -> None:
@@ -32,8 +35,31 @@ def test_cpp_gives_the_same_trades_volume_and_resting_orders() -> None:
     assert theirs.trades > 20_000
 
 
-def test_without_a_compiler_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_depth_updates_lead_to_our_depth_and_never_cross() -> None:
+    stream = message_stream(3_000, seed=6)
+    for n in (1, 500, 3_000):
+        books, totals = Books(1, log=0, ids=n), np.zeros((2, 512), np.int64)
+        books.apply(stream[:n])
+        for side, price, quantity in depth_updates(stream[:n]):
+            assert totals[side, price] != quantity  # an update changes something
+            totals[side, price] = quantity
+            bids, asks = (np.flatnonzero(row) for row in totals)
+            assert not len(bids) or not len(asks) or bids[-1] < asks[0]
+        ours = np.zeros_like(totals)
+        for side, depth in enumerate(books.depth(100)[0]):
+            ours[side, depth[:, 0]] = depth[:, 1]
+        np.testing.assert_array_equal(totals, ours)
+
+
+def test_hftbacktest_ends_at_our_touch() -> None:
+    pytest.importorskip("hftbacktest")
+    assert isinstance(replay_hftbacktest(message_stream(20_000, seed=8), repeats=1), float)
+
+
+def test_without_compiler_and_hftbacktest_the_reasons_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
+    monkeypatch.setitem(sys.modules, "hftbacktest", None)
     result = bench_book(seconds=0)
     assert result["peers"] == {} and "g++ is not installed" in result["detail"]["C++"]
+    assert result["detail"]["hftbacktest"] == "not measured: hftbacktest is not installed"
     assert result["value"] > 0 and result["name"] == "order book"

@@ -66,12 +66,12 @@ class WarmPool:
     def widen(self, markets: Markets, *, spread_ticks: Array, best_lots: Array) -> None:
         """Bring the makers' half-spread and lots to a symbol's usual spread and best size (NaN: the profile's own).
 
-        The book follows within the makers' next re-quotes; a quote is never narrower than a quarter of a tick a side, nor
+        The book follows within the makers' next re-quotes; a quote is never narrower than a tick, nor
         larger than MOST_LOTS a level.
         """
         copies = markets.n // len(spread_ticks)
         extra = np.nan_to_num((spread_ticks - self.usual_spread_ticks) / 2.0)
-        lowest = 0.25 - self.profile.maker_half_spread
+        lowest = -self.profile.maker_half_spread
         half = np.maximum(extra, lowest)
         own = round(self.profile.maker_lots)
         lots = np.clip(np.nan_to_num(best_lots - self.usual_best_lots), 1 - own, max(0, MOST_LOTS - own))

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.market import ladder as at
+from se_rl.market.bench_peers import HFTBACKTEST, replay_hftbacktest
 from se_rl.market.book import CPU, MESSAGE_FIELDS, Books
 
 LADDER_SOURCE = Path(__file__).parents[3] / "benchmarks" / "ladder.cpp"
@@ -33,7 +34,7 @@ class Replay(NamedTuple):
 
 
 def bench_book(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-    """One book on one core without the trade log, beside C++ where a compiler is found; threads and log as detail.
+    """One book on one core without the trade log, beside the peers found here; threads and log as detail.
 
     The caller adds `machine`.
     """
@@ -43,6 +44,8 @@ def bench_book(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: N
     ours = replay(stream, seconds=seconds)
     say("C++ ladder")
     peer = replay_cpp(stream)
+    say("hftbacktest")
+    depth = replay_hftbacktest(stream)
     logged = replay(stream, seconds=seconds / 2, log=MESSAGES)
     say("many books on all threads")
     streams = np.stack([message_stream(MESSAGES // MANY, seed=seed) for seed in range(MANY)])
@@ -51,6 +54,9 @@ def bench_book(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: N
     if isinstance(peer, Replay):
         peers["C++ ladder, -O3 -march=native"] = len(stream) / peer.seconds
         peer = "equal trades, volume, resting" if peer[1:] == ours[1:] else f"differs: {list(peer[1:])}"
+    if isinstance(depth, float):
+        peers[HFTBACKTEST] = depth
+        depth = "equal touch; updates/s, where ours are messages/s with matching"
     kinds = np.bincount(stream[:, 0], minlength=5) / len(stream)
     return {
         "name": "order book",
@@ -62,6 +68,7 @@ def bench_book(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: N
             "stream": f"{kinds[at.LIMIT]:.0%} limit, {kinds[at.CANCEL]:.0%} cancel, {kinds[at.MARKET]:.0%} market",
             "trades, volume, resting": list(ours[1:]),
             "C++": peer,
+            "hftbacktest": depth,
             "with the trade log": len(stream) / logged.seconds,
             f"{MANY} books, one thread": one,
             f"{MANY} books, {nb.get_num_threads()} threads": all_threads,

@@ -49,7 +49,7 @@ class MarketProfile:
     maker_wake_rate: float = _number(1.0, 0.2, 5.0, "re-quotes per unit of each maker")
     maker_levels: float = _number(16.0, 2.0, 16.0, "price levels a maker quotes on each side")
     maker_lots: float = _number(5.0, 1.0, 20.0, "lots a maker quotes on each level")
-    maker_half_spread: float = _number(0.5, 0.5, 6.0, "ticks between a maker's reference and its best quotes")
+    maker_half_spread: float = _number(0.5, 0.0, 6.0, "ticks between a maker's reference and its best quotes")
     maker_lag: float = _number(1.5, 0.2, 20.0, "units in which a maker's reference follows the public value")
     maker_skew: float = _number(1.15, 0.0, 4.0, "ticks by which quotes shift for an inventory of one lot")
     maker_skew_power: float = _number(0.42, 0.2, 1.0, "concavity of the shift in inventory: 1 is linear")
