@@ -2,7 +2,8 @@
 
     python benchmarks/speed_tables.py [--seconds 3]
 
-docs/results/gpu.log is what `se-rl bench market --device cuda` printed on an H200 for four numbers of markets.
+docs/results/gpu.log: `bench_market(device="cuda", seconds=4, books=N)` called for four N on an H200, one line each (JSON as
+returned; the words before it were added).
 """
 
 from __future__ import annotations
