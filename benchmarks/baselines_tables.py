@@ -38,8 +38,8 @@ Made by `python benchmarks/baselines_tables.py`; do not edit. Test splits by dat
 session and window; price taker, no costs, no caps; bps; 95 % intervals by day clusters (Student t). The ridge and the
 volume profile are fitted on train days only: for the US sets on those of us_minute_2018 and us_minute_2025 together.
 Two-sided PA of any side-blind schedule is 0 by construction, so what counts is the paired difference to TWAP. The recipe is
-given; where it left conventions open (first bar of the window, looking back across a split's boundary, the open known at bar 0) they
-were chosen among several with its published figures for these same test days in view. A reproduction, not fresh evidence.
+given; where it left conventions open (first bar of the window, looking back across a split's boundary, the open known at bar 0)
+they were chosen among several with its published figures for these same test days in view. A reproduction, not fresh evidence.
 """
 
 
