@@ -1,0 +1,103 @@
+"""The hand-written modules that a design starts from: strong ones, and the naive reward they are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from se_rl.market.profile import MarketProfile
+
+Reward = Callable[[Any], Tensor]
+Imagine = Callable[[Tensor, torch.Generator], Tensor]
+
+
+def reward(step: Any) -> Tensor:
+    """The strong default: gain over TWAP on the same episode, marked to the mid, with the news taken out.
+
+    What nobody can time is noise to a learner; without it and without TWAP's own luck the same lesson shows in a fraction
+    of the episodes.
+    """
+    own = step.traded_share * (step.fill_price - step.mid_before)
+    own = own + step.inventory_left * (step.mid_after - step.mid_before - step.news)
+    twap = step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
+    twap = twap + step.twap_inventory_left * (step.no_order_mid - step.no_order_mid_before - step.news)
+    return own - twap
+
+
+def naive_reward(step: Any) -> Tensor:
+    """Plain shortfall against the arrival price, all the market's noise left in."""
+    return step.traded_share * (step.fill_price - 1.0)
+
+
+class Network(nn.Module):
+    """Two hidden layers of 64 tanh units on the observations of the window."""
+
+    def __init__(self, obs_dim: int, history: int) -> None:
+        super().__init__()
+        self.feature_dim = 64
+        self.first = nn.Linear(obs_dim * history, 64)
+        self.second = nn.Linear(64, 64)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """[B, history, obs_dim] -> [B, 64]."""
+        return torch.tanh(self.second(torch.tanh(self.first(obs.flatten(1)))))
+
+
+class Communication(nn.Module):
+    """Everybody hears a learned transformation of the mean of what the others said."""
+
+    def __init__(self, agents: int, size: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(size, size)
+
+    def forward(self, messages: Tensor) -> Tensor:
+        """[B, N, K] -> [B, N, K]; alone, nothing is heard."""
+        others = (messages.sum(1, keepdim=True) - messages) / max(1, messages.shape[1] - 1)
+        return torch.tanh(self.mix(others)) * float(messages.shape[1] > 1)
+
+
+def imagine(bars: Tensor, generator: torch.Generator) -> Tensor:
+    """Mirror all paths or none, and stretch each one's moves by a factor around 1; volumes stay.
+
+    Signs and sizes are drawn for the whole batch and per path, so that what symbols have in common stays common.
+    """
+    mirror = torch.randint(0, 2, (1, 1, 1), generator=generator).to(bars.dtype) * 2.0 - 1.0
+    stretch = torch.exp(0.2 * torch.randn((bars.shape[0], 1, 1), generator=generator, dtype=bars.dtype))
+    start = bars[:, :1, :1].log()
+    prices = torch.exp(start + mirror * stretch * (bars[..., :4].log() - start))
+    top, bottom = prices.amax(-1), prices.amin(-1)
+    return torch.stack([prices[..., 0], top, bottom, prices[..., 3], bars[..., 4]], -1)
+
+
+class NetworkFactory(Protocol):
+    """A network class of the contract."""
+
+    def __call__(self, obs_dim: int, history: int) -> nn.Module: ...
+
+
+class CommunicationFactory(Protocol):
+    """A communication class of the contract."""
+
+    def __call__(self, agents: int, size: int) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Modules:
+    """The live parts of one design, as the trainer uses them; `imagine` None trains on real paths alone."""
+
+    reward: Reward = reward
+    network: NetworkFactory = Network
+    communication: CommunicationFactory = Communication
+    profile: MarketProfile = MarketProfile()
+    imagine: Imagine | None = None
+
+    def constant(self, name: str) -> float:
+        """A learning constant: what the network class sets, clipped to its range, or the default."""
+        from se_rl.modules.contracts import NETWORK_CONSTANTS
+
+        known = NETWORK_CONSTANTS[name]
+        return min(max(float(getattr(self.network, name, known.default)), known.low), known.high)

@@ -1,0 +1,1 @@
+"""Networks, rollouts, PPO and the one trainer: how a design becomes a policy."""
