@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options) or 0)
     except (ConfigError, ValueError) as error:
-        if type(error).__name__ not in ("ConfigError", "DataError"):
+        if not {"ConfigError", "DataError"} & {kind.__name__ for kind in type(error).__mro__}:
             raise
         return _complain(error, MISUSED)
     except RuntimeError as error:

@@ -39,7 +39,20 @@ PUBLIC_FIELDS: tuple[str, ...] = (
     "time_of_day",
 )
 OBSERVATION_FIELDS: tuple[str, ...] = (*PUBLIC_FIELDS, "time_left", "inventory_left")
-"""The 32 observed numbers, in order, the same in every world; docs/observation.md gives their units."""
+"""The 32 observed numbers, in order, the same in every world; docs/environments.md gives their units.
+
+They are turned for the order's side: a buyer sees the market upside down (`turned`), so that one policy can serve both
+sides and a rise is good news to whoever sees one."""
+
+_SWAPPED = {"bid": "ask", "ask": "bid"}
+_NEGATED = ("best_bid", "best_ask", "imbalance", "return_since_open", "range_position")
+TURNED_FIELD = np.array(
+    [PUBLIC_FIELDS.index("_".join(_SWAPPED.get(part, part) for part in name.split("_"))) for name in PUBLIC_FIELDS]
+)
+TURNED_SIGN = np.array(
+    [-1.0 if name in _NEGATED or "return" in name else 1.0 for name in PUBLIC_FIELDS], np.float32
+)
+"""A buyer's public field k is TURNED_SIGN[k] times the seller's field TURNED_FIELD[k]."""
 
 
 @dataclass(frozen=True)

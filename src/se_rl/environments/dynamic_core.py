@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.features import BOOK_LEVELS, OBSERVATION_FIELDS, FeatureScales
+from se_rl.data.features import BOOK_LEVELS, OBSERVATION_FIELDS, TURNED_FIELD, TURNED_SIGN, FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.market_pool import WarmPool, trade_bar
 from se_rl.environments.market_view import MarketView
@@ -265,7 +265,9 @@ class DynamicCore:
         depth = self.markets.books.depth(BOOK_LEVELS)[: self._books]
         lots, mid = depth[..., 1], self._mid_ticks()
         bid, ask = (self.price(np.where(lots[:, side, 0] > 0, depth[:, side, 0, 0], mid)) for side in (BUY, SELL))
-        self.observation[:, :-2] = self._per_order(self._view.fields(bid, ask, lots).T)
+        public = self._per_order(self._view.fields(bid, ask, lots).T)
+        turned = public[:, TURNED_FIELD] * TURNED_SIGN
+        self.observation[:, :-2] = np.where(self.orders.side[:, None] > 0, public, turned)
         self.observation[:, -2] = 1.0 - self.step_index / self.orders.horizon
         self.observation[:, -1] = self.remaining_lots / self._lots
         self._touches = self._per_order(bid), self._per_order(ask)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from se_rl.data.features import OBSERVATION_FIELDS, PUBLIC_FIELDS
+from se_rl.data.features import OBSERVATION_FIELDS, PUBLIC_FIELDS, TURNED_FIELD, TURNED_SIGN
 from se_rl.data.market_data import MarketData
 from se_rl.environments.fills import FillModel, PriceTaker, flat
 from se_rl.environments.task import ExecutionRecord, Orders, arrival_price
@@ -104,8 +104,8 @@ class StaticCore:
     def _observe(self) -> None:
         orders = self.orders
         _copy_observation(
-            self._table, orders.row, orders.start, self.step_index, orders.horizon, orders.quantity, self.remaining,
-            self._bar, self.observation,
+            self._table, orders.row, orders.start, orders.side, self.step_index, orders.horizon, orders.quantity,
+            self.remaining, self._bar, TURNED_FIELD, TURNED_SIGN, self.observation,
         )  # fmt: skip
 
 
@@ -151,14 +151,20 @@ def _settle(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _copy_observation(table, row, start, step, horizon, quantity, remaining, bar, observation):  # type: ignore[no-untyped-def]
+def _copy_observation(  # type: ignore[no-untyped-def]
+    table, row, start, side, step, horizon, quantity, remaining, bar, turned_field, turned_sign, observation
+):  # fmt: skip
     fields = table.shape[2]
     time_left = (horizon - step) / horizon
     width = observation.shape[1]
     for i in range(row.shape[0]):
         bar[i] = start[i] + step
-        for k in range(fields):
-            observation[i, k] = table[row[i], bar[i], k]
+        if side[i] > 0:
+            for k in range(fields):
+                observation[i, k] = table[row[i], bar[i], k]
+        else:
+            for k in range(fields):
+                observation[i, k] = turned_sign[k] * table[row[i], bar[i], turned_field[k]]
         observation[i, width - 2] = time_left
         observation[i, width - 1] = remaining[i] / quantity[i]
 

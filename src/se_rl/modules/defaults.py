@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
@@ -44,7 +44,12 @@ class Network(nn.Module):
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, history, obs_dim] -> [B, 64]."""
-        return torch.tanh(self.second(torch.tanh(self.first(obs.flatten(1)))))
+        return squash(self.second(squash(self.first(obs.flatten(1)))))
+
+
+def squash(x: Tensor) -> Tensor:
+    """The hyperbolic tangent, by way of the logistic function, which torch computes several times faster on a CPU."""
+    return torch.sigmoid(2.0 * x) * 2.0 - 1.0
 
 
 class Communication(nn.Module):
@@ -92,7 +97,7 @@ class Modules:
     reward: Reward = reward
     network: NetworkFactory = Network
     communication: CommunicationFactory = Communication
-    profile: MarketProfile = MarketProfile()
+    profile: MarketProfile = field(default_factory=MarketProfile)
     imagine: Imagine | None = None
 
     def constant(self, name: str) -> float:

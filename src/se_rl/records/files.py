@@ -12,10 +12,11 @@ from typing import Any
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file atomically: a crash leaves the old file or the new one, never half of it."""
-    _write(path, text.encode())
+    write_bytes(path, text.encode())
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write any file atomically, and make the renaming itself last."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -25,6 +26,11 @@ def _write(path: Path, content: bytes) -> None:
             os.fsync(stream.fileno())
         Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
@@ -37,7 +43,7 @@ def write_parquet(path: Path, columns: dict[str, Any]) -> None:
 
     sink = pa.BufferOutputStream()
     pq.write_table(pa.table(columns), sink, compression="zstd")
-    _write(path, sink.getvalue().to_pybytes())
+    write_bytes(path, sink.getvalue().to_pybytes())
 
 
 def to_json(value: Any) -> str:

@@ -1,0 +1,143 @@
+"""The policy: a design's network with the framework's heads, and the map from its outputs to orders."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from se_rl.modules.defaults import Modules
+
+MAX_OFFSET_TICKS = 20.0
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """The schedule that an output of 0 means: a multiple of the TWAP slice of what is left, and the limit's offset in ticks."""
+
+    multiple: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class ActionMap:
+    """Policy outputs -> actions. An output of 0 is the neutral schedule, whatever the network: a collapse is harmless.
+
+    The first output moves the ratio in log-odds, so that every ratio in (0, 1) can be reached and small ones finely; the
+    second moves the limit's distance from the touch, one unit being `price_scale` ticks.
+    """
+
+    zero: float = 1.0
+    scale: float = 1.0
+    price_scale: float = 2.0
+
+    def ratio(self, output: Tensor, *, steps_left: int, neutral: Neutral) -> Tensor:
+        """Share of the remaining inventory; the last step always trades all of it."""
+        slice_ = neutral.multiple * self.zero / steps_left
+        if steps_left <= 1 or slice_ >= 1.0:
+            return torch.ones_like(output)
+        return torch.sigmoid(output * self.scale + math.log(slice_ / (1.0 - slice_)))
+
+    def offset(self, output: Tensor, *, neutral: Neutral) -> Tensor:
+        """The limit's distance from the own-side touch in ticks, positive on the passive side."""
+        return (neutral.offset + self.price_scale * output).clamp(-MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
+
+
+class Policy(nn.Module):
+    """Features of the design's network -> mean output, value and (with several agents) a message to the others."""
+
+    def __init__(
+        self,
+        modules: Modules,
+        *,
+        observation_size: int,
+        actions: int = 2,
+        agents: int = 1,
+        message_size: int = 0,
+    ) -> None:
+        super().__init__()
+        self.history, self.actions, self.agents = int(modules.constant("history")), actions, agents
+        self.observation_size, self.message_size = observation_size, message_size if agents > 1 else 0
+        self.network = modules.network(observation_size + self.message_size, self.history)
+        width = int(self.network.feature_dim)  # type: ignore[arg-type]
+        self.heads = nn.Linear(width, actions + 1)
+        with torch.no_grad():  # start at the neutral schedule, with a value of 0
+            self.heads.weight.mul_(0.01)
+            self.heads.weight[actions].zero_()
+            self.heads.bias.zero_()
+        self.log_std = nn.Parameter(torch.full((actions,), math.log(modules.constant("exploration"))))
+        if self.message_size:
+            self.speak = nn.Linear(width, self.message_size)
+            self.communication = modules.communication(agents, self.message_size)
+
+    def forward(self, window: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[B, history, obs] -> mean outputs [B, actions], values [B], features [B, width]."""
+        features = self.network(window)
+        out = self.heads(features)
+        return out[:, : self.actions], out[:, self.actions], features
+
+    def inbox(self, features: Tensor) -> Tensor:
+        """What each agent reads in the next step of what all said in this one: [B, message_size], books of neighbours."""
+        said = torch.tanh(self.speak(features)).view(-1, self.agents, self.message_size)
+        return self.communication(said).clamp(-1.0, 1.0).reshape(-1, self.message_size)
+
+    def log_prob(self, mean: Tensor, outputs: Tensor) -> Tensor:
+        """Log density of outputs [B, a] for the first `a` of the policy's actions."""
+        used = outputs.shape[-1]
+        log_std = self.log_std[:used]
+        z = (outputs - mean[..., :used]) * torch.exp(-log_std)
+        return (-0.5 * z * z - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+
+
+class PolicyRunner:
+    """A policy in use, without noise: keeps the window of observations and the inboxes of a batch of orders."""
+
+    def __init__(self, policy: Policy, action_map: ActionMap, *, neutral: Neutral | None = None) -> None:
+        self.policy, self.action_map, self.neutral = policy, action_map, neutral or Neutral()
+        self._window: Window | None = None
+
+    def start(self, n: int, horizon: int) -> None:
+        """Forget everything; `n` orders of `horizon` steps begin."""
+        self._window = Window(self.policy, n, next(self.policy.parameters()).device)
+        self._steps_left = horizon
+
+    @torch.no_grad()
+    def act(self, observation: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """Ratios and offsets in ticks [n] for the next step."""
+        if self._window is None:
+            raise ValueError("call start() before act()")
+        mean, _, features = self.policy(self._window.push(torch.from_numpy(observation)))
+        self._window.hear(features)
+        ratio = self.action_map.ratio(mean[:, 0], steps_left=self._steps_left, neutral=self.neutral)
+        price = mean[:, 1] if self.policy.actions > 1 else torch.zeros_like(mean[:, 0])
+        offset = self.action_map.offset(price, neutral=self.neutral)
+        self._steps_left -= 1
+        return ratio.double().cpu().numpy(), offset.double().cpu().numpy()
+
+
+class Window:
+    """The last observations of a batch, the inbox beside each, newest last; before the first there are zeros."""
+
+    def __init__(self, policy: Policy, n: int, device: torch.device) -> None:
+        self._policy = policy
+        size = policy.observation_size + policy.message_size
+        self._rows = torch.zeros((n, policy.history, size), device=device)
+        self._inbox = torch.zeros((n, policy.message_size), device=device)
+
+    def push(self, observation: Tensor) -> Tensor:
+        """Add the newest observation; the window [n, history, obs] (reused by the next push)."""
+        if self._policy.history > 1:
+            self._rows[:, :-1] = self._rows[:, 1:].clone()
+        size = self._policy.observation_size
+        self._rows[:, -1, :size] = observation
+        self._rows[:, -1, size:] = self._inbox
+        return self._rows
+
+    def hear(self, features: Tensor) -> None:
+        """Deliver the messages that these features say, for the next step."""
+        if self._policy.message_size:
+            self._inbox = self._policy.inbox(features)

@@ -1,0 +1,104 @@
+"""Policies on disk: weights as safetensors, everything else as JSON in the same file's header. Never pickle.
+
+A file is written beside its place, synced and renamed, so that no reader ever sees half of it; its own hash stands in the
+header, so that a damaged file is refused and named.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from se_rl.config import ConfigError
+from se_rl.modules.defaults import Modules
+from se_rl.records.files import write_bytes
+from se_rl.rl.policy import ActionMap, Neutral, Policy
+from se_rl.rl.trainer import Trained
+
+FORMAT = 1
+
+
+class PolicyFileError(ConfigError):
+    """A policy file cannot be used; one line that says which, why, and what to do."""
+
+
+def save_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
+    """Write a module's weights and the facts that must agree when they are read again."""
+    from safetensors.torch import save
+
+    weights = {name: value.detach().cpu().contiguous().clone() for name, value in module.state_dict().items()}
+    header = {"format": str(FORMAT), "facts": json.dumps(dict(facts), sort_keys=True), "sha256": digest(weights, facts)}
+    write_bytes(path, save(weights, metadata=header))
+
+
+def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Weights and facts of a file, refused unless it is whole."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+        facts = json.loads(header["facts"])
+    except OSError as error:
+        raise PolicyFileError(f"policy {path} cannot be read: {error.strerror or error}; give a saved policy") from None
+    except (SafetensorError, KeyError, ValueError):
+        raise PolicyFileError(f"policy {path} is damaged or no policy of ours; train it again") from None
+    if int(header["format"]) > FORMAT:
+        raise PolicyFileError(f"policy {path} has format {header['format']}, newer than {FORMAT}; update se-rl")
+    if header["sha256"] != digest(weights, facts):
+        raise PolicyFileError(f"policy {path} is damaged: its content does not match its hash; train it again")
+    return weights, facts
+
+
+def load_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
+    """Put a file's weights into a module made for the same facts."""
+    weights, known = read_weights(path)
+    for name, value in facts.items():
+        if known.get(name) != value:
+            raise PolicyFileError(
+                f"policy {path} was made for {name} {known.get(name)}, not {value}; make the agent alike"
+            )
+    with torch.no_grad():
+        own = module.state_dict()
+        if {n: tuple(v.shape) for n, v in own.items()} != {n: tuple(v.shape) for n, v in weights.items()}:
+            raise PolicyFileError(
+                f"policy {path} has other weights than this network; load it into the design it is of"
+            )
+        for name, value in weights.items():
+            own[name].copy_(value)
+
+
+def save_policy(path: Path, trained: Trained, *, design: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Write a trained policy with the design it belongs to (sources by module) and what else its reader should know."""
+    policy, neutral = trained.policy, {name: asdict(value) for name, value in trained.neutral.items()}
+    shape = {name: getattr(policy, name) for name in ("observation_size", "actions", "agents", "message_size")}
+    about = {"shape": shape, "action_map": asdict(trained.action_map), "neutral": neutral, "design": dict(design)}
+    save_weights(path, policy, {**facts, **about, "seed": trained.seed, "work": trained.work})
+
+
+def load_policy(path: Path, modules: Modules) -> tuple[Trained, dict[str, Any]]:
+    """A saved policy, and its facts; `modules` are the live modules of its design."""
+    facts = read_weights(path)[1]
+    policy = Policy(modules, **facts["shape"])
+    load_weights(path, policy, {"shape": facts["shape"]})
+    neutral = {name: Neutral(**value) for name, value in facts["neutral"].items()}
+    trained = Trained(policy, ActionMap(**facts["action_map"]), neutral, (), facts["work"], None, facts["seed"])
+    return trained, facts
+
+
+def digest(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
+    """SHA-256 over names, shapes and bytes of the weights and over the facts."""
+    total = hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode())
+    for name in sorted(weights):
+        value = weights[name].detach().cpu().contiguous()
+        total.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
+        total.update(value.numpy().tobytes())
+    return total.hexdigest()

@@ -1,0 +1,96 @@
+"""Rollouts: one batch of whole episodes in a world, as the learner sees it, and their advantages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from se_rl.environments.worlds import Episodes, World
+from se_rl.modules.defaults import Reward
+from se_rl.rl.policy import ActionMap, Neutral, Policy, Window
+
+
+class Diverged(RuntimeError):
+    """The training of a design cannot go on; the message is the reason that is kept with the design."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """Tensors over [step, order]: observations (inboxes beside them), outputs, log-probs, values, and the step's fields."""
+
+    observations: Tensor
+    outputs: Tensor
+    log_probs: Tensor
+    values: Tensor
+    fields: Tensor
+    field_names: tuple[str, ...]
+    kept: Tensor
+    """Which orders count: those whose market did not break."""
+
+    def rewards(self, reward: Reward, *, bound: float) -> Tensor:
+        """The design's reward of every step at once [step, order]; refuses what is not finite or beyond the bound."""
+        steps, orders = self.values.shape
+        named = {name: self.fields[i].reshape(-1) for i, name in enumerate(self.field_names)}
+        values = reward(SimpleNamespace(**named))
+        if not isinstance(values, Tensor) or values.shape != (steps * orders,):
+            raise Diverged(f"reward has shape {tuple(getattr(values, 'shape', ()))}, expected ({steps * orders},)")
+        values = values.detach().to(torch.float32)
+        if not torch.isfinite(values).all():
+            raise Diverged("reward is not finite on a recorded step")
+        if float(values.abs().max()) > bound:
+            raise Diverged(f"reward reaches {float(values.abs().max()):.3g}; keep it within {bound:g}")
+        return values.view(steps, orders)
+
+
+@torch.no_grad()
+def collect(
+    world: World,
+    policy: Policy,
+    action_map: ActionMap,
+    episodes: Episodes,
+    *,
+    generator: torch.Generator,
+    neutral: Neutral,
+    device: torch.device,
+) -> Rollout:
+    """Play the episodes with the policy's noise on; the noise comes from `generator` alone."""
+    n, horizon, used = len(episodes), world.horizon, 2 if world.takes_price else 1
+    size = policy.observation_size + policy.message_size
+    observations = torch.empty((horizon, n, size), device=device)
+    outputs = torch.empty((horizon, n, used), device=device)
+    log_probs, values = torch.empty((2, horizon, n), device=device)
+    fields = np.empty((horizon, len(world.field_names), n), np.float32)
+    noise = torch.randn((horizon, n, used), generator=generator).to(device) * torch.exp(policy.log_std[:used])
+    observation, window = world.reset(episodes), Window(policy, n, device)
+    for t in range(horizon):
+        seen = window.push(torch.from_numpy(observation))
+        observations[t] = seen[:, -1]
+        mean, values[t], features = policy(seen)
+        outputs[t] = mean[:, :used] + noise[t]
+        log_probs[t] = policy.log_prob(mean, outputs[t])
+        window.hear(features)
+        ratio = action_map.ratio(outputs[t, :, 0], steps_left=horizon - t, neutral=neutral).double().cpu().numpy()
+        offset = None
+        if world.takes_price:
+            offset = action_map.offset(outputs[t, :, 1], neutral=neutral).double().cpu().numpy()
+        if not (np.isfinite(ratio).all() and (offset is None or np.isfinite(offset).all())):
+            raise Diverged(f"the policy's output is not finite at step {t}")
+        observation = world.step(ratio, offset, fields[t])
+    by_field = torch.from_numpy(np.ascontiguousarray(fields.swapaxes(0, 1))).to(device)
+    kept = torch.from_numpy(~world.broken).to(device)
+    return Rollout(observations, outputs, log_probs, values, by_field, world.field_names, kept)
+
+
+def advantages(rewards: Tensor, values: Tensor, *, gamma: float, lam: float) -> Tensor:
+    """Generalised advantage estimates [step, order] of whole episodes: nothing follows the last step."""
+    result, running = torch.empty_like(rewards), torch.zeros_like(rewards[0])
+    following = torch.zeros_like(running)
+    for t in range(len(rewards) - 1, -1, -1):
+        delta = rewards[t] + gamma * following - values[t]
+        running = delta + gamma * lam * running
+        result[t], following = running, values[t]
+    return result

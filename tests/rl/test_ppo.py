@@ -1,0 +1,172 @@
+"""PPO's update: the gradient derived by hand against autograd, the surrogate, and batches of several shapes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from se_rl.modules.defaults import Communication, Modules, Network
+from se_rl.rl.policy import ActionMap, Neutral, Policy
+from se_rl.rl.ppo import PPO, Batch, PPOSettings
+from se_rl.rl.rollout import Diverged, Rollout, advantages
+
+
+def rollout(policy: Policy, *, steps: int = 6, orders: int = 8, used: int = 1, seed: int = 0) -> Rollout:
+    """Random samples whose log-probs and values belong to the policy."""
+    g = torch.Generator().manual_seed(seed)
+    size = policy.observation_size + policy.message_size
+    observations = torch.randn((steps, orders, size), generator=g)
+    outputs = torch.randn((steps, orders, used), generator=g)
+    values = torch.randn((steps, orders), generator=g)
+    log_probs = -1.0 + 0.3 * torch.randn((steps, orders), generator=g)
+    kept = torch.ones(orders, dtype=torch.bool)
+    return Rollout(observations, outputs, log_probs, values, torch.zeros((0, steps, orders)), (), kept)
+
+
+def gradient_of(policy: Policy, batch: Batch, config: PPOSettings, *, fused: bool, bonus: float) -> list[torch.Tensor]:
+    ppo = PPO(policy, learning_rate=1e-3, entropy_bonus=bonus, settings=config)
+    assert ppo._fused is not None
+    if not fused:
+        ppo._fused = None
+    terms = ppo._backward(batch, torch.arange(batch.units))
+    return [terms, *(p.grad.clone() for p in policy.parameters())]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    used=st.sampled_from([1, 2]),
+    orders=st.integers(2, 300),
+    value_clip=st.sampled_from([0.0, 0.2]),
+    bonus=st.sampled_from([0.0, 0.01]),
+)
+def test_the_gradient_by_hand_equals_autograd(
+    seed: int, used: int, orders: int, value_clip: float, bonus: float
+) -> None:
+    torch.manual_seed(seed)
+    policy = Policy(Modules(), observation_size=5, actions=2)
+    config = PPOSettings(value_clip=value_clip)
+    played = rollout(policy, orders=orders, used=used, seed=seed)
+    batch = Batch.of(played, torch.randn((6, orders)), policy=policy, weight=0.3)
+    by_hand = gradient_of(policy, batch, config, fused=True, bonus=bonus)
+    automatic = gradient_of(policy, batch, config, fused=False, bonus=bonus)
+    for ours, theirs in zip(by_hand, automatic, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
+
+
+def test_only_the_default_network_is_fused() -> None:
+    class Wider(Network):
+        pass
+
+    assert PPO(Policy(Modules(), observation_size=3), learning_rate=1e-3)._fused is not None
+    assert PPO(Policy(Modules(network=Wider), observation_size=3), learning_rate=1e-3)._fused is None
+
+
+def test_an_update_moves_the_weights_and_repeats_bit_for_bit() -> None:
+    def updated() -> list[torch.Tensor]:
+        torch.manual_seed(1)
+        policy = Policy(Modules(), observation_size=5, actions=1)
+        before = [p.detach().clone() for p in policy.parameters()]
+        batch = Batch.of(rollout(policy, orders=64), torch.randn((6, 64)), policy=policy)
+        PPO(policy, learning_rate=1e-3).update([batch])
+        assert all(not torch.equal(old, new) for old, new in zip(before, policy.parameters(), strict=True))
+        return [p.detach().clone() for p in policy.parameters()]
+
+    for one, two in zip(updated(), updated(), strict=True):
+        assert torch.equal(one, two)
+
+
+def test_two_worlds_enter_one_step_with_their_weights() -> None:
+    torch.manual_seed(0)
+    policy = Policy(Modules(), observation_size=5, actions=2)
+    config = PPOSettings(minibatches=1)
+    plays = [rollout(policy, used=used, seed=used) for used in (1, 2)]
+    ppo = PPO(policy, learning_rate=1e-3, settings=config)
+
+    def gradients(weights: tuple[float, float]) -> torch.Tensor:
+        for p in policy.parameters():
+            p.grad.zero_()
+        for play, weight, seed in zip(plays, weights, (5, 6), strict=True):
+            g = torch.Generator().manual_seed(seed)
+            batch = Batch.of(play, torch.randn((6, 8), generator=g), policy=policy, weight=weight)
+            ppo._backward(batch, torch.arange(batch.units))
+        return torch.cat([p.grad.reshape(-1).clone() for p in policy.parameters()])
+
+    both = gradients((0.3, 0.7))
+    torch.testing.assert_close(both, 0.3 * gradients((1.0, 0.0)) + 0.7 * gradients((0.0, 1.0)), rtol=1e-4, atol=1e-6)
+
+
+def test_advantages_equal_their_definition() -> None:
+    g = torch.Generator().manual_seed(3)
+    rewards, values = torch.randn((5, 4), generator=g), torch.randn((5, 4), generator=g)
+    gamma, lam = 0.9, 0.8
+    following = torch.cat([values[1:], torch.zeros((1, 4))])
+    delta = rewards + gamma * following - values
+    expected = torch.stack([sum((gamma * lam) ** k * delta[t + k] for k in range(5 - t)) for t in range(5)])
+    torch.testing.assert_close(advantages(rewards, values, gamma=gamma, lam=lam), expected)
+
+
+def test_windows_show_the_past_and_zeros_before_it() -> None:
+    class Remembering(Network):
+        history = 3
+
+    policy = Policy(Modules(network=Remembering), observation_size=2)
+    played = rollout(policy, steps=4, orders=2)
+    batch = Batch.of(played, torch.zeros((4, 2)), policy=policy)
+    windows = batch.windows(torch.arange(8)).view(4, 2, 3, 2)
+    assert torch.equal(windows[0, 1], torch.stack([torch.zeros(2), torch.zeros(2), played.observations[0, 1]]))
+    assert torch.equal(windows[3, 0], played.observations[1:4, 0])
+
+
+def test_messages_are_learned_end_to_end() -> None:
+    torch.manual_seed(0)
+    policy = Policy(Modules(), observation_size=3, agents=2, message_size=4)
+    ppo = PPO(policy, learning_rate=1e-3)
+    batch = Batch.of(rollout(policy, orders=8), torch.randn((6, 8)), policy=policy)
+    ppo._backward(batch, torch.arange(batch.units))
+    assert isinstance(policy.communication, Communication)
+    for layer in (policy.speak, policy.communication.mix):
+        assert isinstance(layer, nn.Linear) and layer.weight.grad.abs().max() > 0
+
+
+def test_broken_markets_are_dropped_and_none_left_is_a_reason() -> None:
+    policy = Policy(Modules(), observation_size=3)
+    played = rollout(policy, orders=4)
+    played.kept[1] = False
+    assert Batch.of(played, torch.zeros((6, 4)), policy=policy).units == 18
+    played.kept[:] = False
+    with pytest.raises(Diverged, match="broke"):
+        Batch.of(played, torch.zeros((6, 4)), policy=policy)
+
+
+def test_nan_ends_the_update_with_a_reason() -> None:
+    policy = Policy(Modules(), observation_size=3)
+    batch = Batch.of(rollout(policy), torch.full((6, 8), torch.nan), policy=policy)
+    with pytest.raises(Diverged, match="not finite"):
+        PPO(policy, learning_rate=1e-3).update([batch])
+
+
+@given(steps_left=st.integers(1, 400), multiple=st.floats(0.25, 4.0), output=st.floats(-30, 30))
+def test_an_output_of_zero_is_the_neutral_slice_and_all_ratios_are_legal(
+    steps_left: int, multiple: float, output: float
+) -> None:
+    neutral, action_map = Neutral(multiple, -1.0), ActionMap()
+    zero = action_map.ratio(torch.zeros(1, dtype=torch.float64), steps_left=steps_left, neutral=neutral)
+    expected = 1.0 if steps_left == 1 else min(1.0, multiple / steps_left)
+    assert float(zero) == pytest.approx(expected, rel=1e-9)
+    moved = float(action_map.ratio(torch.tensor([output]), steps_left=steps_left, neutral=neutral))
+    assert 0.0 <= moved <= 1.0 and (steps_left > 1 or moved == 1.0)
+    assert float(action_map.offset(torch.zeros(1), neutral=neutral)) == -1.0
+
+
+def test_log_prob_is_the_normal_density() -> None:
+    policy = Policy(Modules(), observation_size=3, actions=2)
+    mean, outputs = torch.tensor([[0.1, -0.2]]), torch.tensor([[0.5, 0.7]])
+    normal = torch.distributions.Normal(mean, torch.exp(policy.log_std.detach()))
+    torch.testing.assert_close(policy.log_prob(mean, outputs).detach(), normal.log_prob(outputs).sum(-1))
+    assert math.isclose(PPO(policy, learning_rate=1e-3).entropy(), float(normal.entropy().sum()), rel_tol=1e-5)

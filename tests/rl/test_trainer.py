@@ -1,0 +1,189 @@
+"""The trainer: it learns what can be learned, repeats bit for bit, and ends with a reason when it cannot go on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from rl.toy_worlds import CheapHalf, ToyWorld
+from torch import Tensor, nn
+
+from se_rl.modules.defaults import Modules, Network
+from se_rl.rl.policy import Policy
+from se_rl.rl.ppo import PPOSettings
+from se_rl.rl.rebalance import FLOOR, Balance
+from se_rl.rl.trainer import TrainConfig, Trained, Training, train
+from se_rl.rl.work import forward_flops, step_work
+
+DIRECT = Modules(reward=lambda step: step.reward)
+SMALL = TrainConfig(budget=0.15, samples=2048)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+def score(trained: Trained, world: ToyWorld, *, orders: int = 512) -> np.ndarray:
+    """What each order earns by the policy without noise."""
+    episodes = world.draw(np.random.default_rng(99), orders)
+    runner = trained.runner("static")
+    runner.start(orders, world.horizon)
+    observation, fields, total = world.reset(episodes), np.zeros((1, orders), np.float32), np.zeros(orders)
+    for _ in range(world.horizon):
+        observation = world.step(runner.act(observation)[0], None, fields)
+        total += fields[0]
+    return total
+
+
+def test_it_learns_to_trade_when_it_is_cheap() -> None:
+    world = CheapHalf(noise=1.0)
+    before = score(train(DIRECT, {"static": world}, TrainConfig(budget=1e-9), seed=1), world).mean()
+    after = score(train(DIRECT, {"static": world}, TrainConfig(budget=0.6, samples=2048), seed=1), world).mean()
+    assert after > before + 0.4
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_does_not() -> None:
+    runs = [train(DIRECT, {"static": CheapHalf()}, SMALL, seed=seed) for seed in (3, 3, 4)]
+    weights = [torch.cat([p.detach().reshape(-1) for p in run.policy.parameters()]) for run in runs]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+    assert runs[0].curve == runs[1].curve and runs[0].work == runs[1].work
+
+
+def test_the_global_random_state_is_neither_used_nor_moved() -> None:
+    torch.manual_seed(5)
+    first = train(DIRECT, {"static": CheapHalf()}, SMALL, seed=3)
+    drawn = torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.equal(drawn, torch.rand(1))
+    second = train(DIRECT, {"static": CheapHalf()}, SMALL, seed=3)
+    assert first.curve == second.curve
+
+
+def test_talking_pays_where_only_one_agent_knows() -> None:
+    world = CheapHalf(agents=2, horizon=6)
+
+    def uninformed(message_size: int) -> float:
+        config = TrainConfig(budget=1.5, samples=2048, message_size=message_size)
+        trained = train(DIRECT, {"static": world}, config, seed=0)
+        return float(score(trained, world)[1::2].mean())
+
+    silent, talking = uninformed(0), uninformed(4)
+    assert talking > silent + 0.2, f"silent {silent:.3f}, talking {talking:.3f}"
+
+
+def test_both_worlds_enter_the_joint_phase_and_the_weights_sum_to_one() -> None:
+    class Other(CheapHalf):
+        name = "dynamic"
+
+    worlds = {"static": CheapHalf(horizon=4), "dynamic": Other(horizon=8)}
+    trained = train(
+        DIRECT,
+        worlds,
+        TrainConfig(budget=0.3, samples=256, phases=(0.1, 0.1, 0.8), ppo=PPOSettings(minibatches=1)),
+        seed=0,
+    )
+    phases = [row["phase"] for row in trained.curve]
+    assert phases == sorted(phases, key=("static", "dynamic", "joint").index) and set(phases) == {
+        "static",
+        "dynamic",
+        "joint",
+    }
+    joint = [row for row in trained.curve if row["phase"] == "joint"]
+    assert all({"reward_static", "reward_dynamic"} <= set(row) for row in joint)
+    assert all(row["alpha"] + row["beta"] == 1.0 for row in trained.curve)
+    assert len(joint) > 10 and joint[-1]["alpha"] != 0.5
+
+
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), max_size=60))
+def test_no_loss_breaks_the_weights(losses: list[tuple[float, float]]) -> None:
+    balance = Balance()
+    for static, dynamic in losses:
+        balance = balance.moved(static, dynamic)
+        assert balance.alpha + balance.beta == 1.0 and FLOOR - 1e-12 <= balance.alpha <= 1.0 - FLOOR + 1e-12
+
+
+def test_the_weight_moves_to_the_world_that_loses_more() -> None:
+    assert Balance().moved(2.0, 1.0).alpha > 0.5 > Balance().moved(-2.0, -1.0).alpha
+    assert Balance().moved(1.0, 1.0).alpha == 0.5
+
+
+@pytest.mark.parametrize(
+    ("reward", "reason"),
+    [
+        (lambda step: step.reward * torch.nan, "not finite"),
+        (lambda step: step.reward * 0 + 1e9, "keep it within"),
+        (lambda step: step.reward[:3], "shape"),
+        (lambda step: 1.0, "shape"),
+    ],
+)
+def test_a_bad_reward_ends_the_design_with_a_reason(reward: object, reason: str) -> None:
+    trained = train(Modules(reward=reward), {"static": CheapHalf()}, SMALL)
+    assert trained.reason is not None and reason in trained.reason and "diverged after 0 updates" in trained.reason
+
+
+def test_exploding_weights_end_the_design_with_a_reason() -> None:
+    class Exploding(Network):
+        def forward(self, obs: Tensor) -> Tensor:
+            return super().forward(obs) * torch.exp(self.first.weight.abs().sum() * 1e3)
+
+    trained = train(Modules(reward=DIRECT.reward, network=Exploding), {"static": CheapHalf()}, SMALL)
+    assert trained.reason is not None and "not finite" in trained.reason
+
+
+def test_a_constant_reward_teaches_nothing_and_harms_nothing() -> None:
+    trained = train(Modules(reward=lambda step: step.reward * 0), {"static": CheapHalf()}, SMALL)
+    assert trained.reason is None
+    neutral = score(train(DIRECT, {"static": CheapHalf()}, TrainConfig(budget=1e-9)), CheapHalf()).mean()
+    assert score(trained, CheapHalf()).mean() == pytest.approx(neutral, abs=1e-6)
+
+
+def test_a_network_that_is_too_large_is_refused() -> None:
+    class Huge(nn.Module):
+        def __init__(self, obs_dim: int, history: int) -> None:
+            super().__init__()
+            self.feature_dim, self.layer = 512, nn.Linear(obs_dim, 200_000)
+
+    with pytest.raises(RuntimeError, match="parameters"):
+        Training(Modules(network=Huge), {"static": CheapHalf()}, SMALL)
+
+
+def test_unknown_worlds_are_refused() -> None:
+    with pytest.raises(ValueError, match="give 'static'"):
+        train(DIRECT, {"stattic": CheapHalf()})
+
+
+def test_work_counts_steps_times_cost_and_so_gives_a_dearer_network_fewer_steps() -> None:
+    class Wide(nn.Module):
+        def __init__(self, obs_dim: int, history: int) -> None:
+            super().__init__()
+            self.feature_dim, self.layer = 256, nn.Sequential(nn.Linear(obs_dim, 256), nn.Tanh(), nn.Linear(256, 256))
+
+        def forward(self, obs: Tensor) -> Tensor:
+            return self.layer(obs[:, -1])
+
+    default, wide = (Policy(Modules(network=n), observation_size=32, actions=1) for n in (Network, Wide))
+    assert forward_flops(default) == pytest.approx(2 * (32 * 64 + 64 * 64 + 64 * 2), rel=0.05)
+    assert step_work(wide, "static", epochs=4) > 5 * step_work(default, "static", epochs=4)
+    steps = [
+        len(train(Modules(reward=DIRECT.reward, network=n), {"static": CheapHalf()}, SMALL).curve)
+        for n in (Network, Wide)
+    ]
+    assert steps[0] > 3 * steps[1]
+
+
+def test_recurrent_layers_are_counted() -> None:
+    class Recurrent(nn.Module):
+        history = 8
+
+        def __init__(self, obs_dim: int, history: int) -> None:
+            super().__init__()
+            self.feature_dim, self.cell = 32, nn.GRU(obs_dim, 32, batch_first=True)
+
+        def forward(self, obs: Tensor) -> Tensor:
+            return self.cell(obs)[0][:, -1]
+
+    policy = Policy(Modules(network=Recurrent), observation_size=32, actions=1)
+    assert forward_flops(policy) > 2 * 8 * 3 * 32 * (32 + 32)
