@@ -11,7 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from se_rl.data.features import CLIP, OBSERVATION_FIELDS, FeatureScales, observation_table
+from se_rl.data.features import (
+    CLIP,
+    OBSERVATION_FIELDS,
+    TURNED_FIELD,
+    TURNED_SIGN,
+    FeatureScales,
+    observation_table,
+)
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import read_bars
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
@@ -259,11 +266,28 @@ def test_wrong_calls_are_refused(free: DynamicCore) -> None:
         twin_error(free, orders(1, 2))
 
 
+def as_a_seller(core: DynamicCore) -> np.ndarray:
+    """The observation with a buyer's view turned back."""
+    seen = core.observation.copy()
+    seen[:, :-2] = np.where(core.orders.side[:, None] > 0, seen[:, :-2], seen[:, TURNED_FIELD] * TURNED_SIGN)
+    return seen
+
+
+def test_a_buyer_sees_the_market_upside_down(free: DynamicCore) -> None:
+    zeros = np.zeros(2, np.int64)
+    free.reset(Orders(zeros, zeros, np.array([1, -1], np.int8), np.full(2, 1e4), 10), seeds=np.zeros(2, np.int64))
+    sell, buy = free.observation
+    for name in ("return_5", "return_since_open", "imbalance", "range_position"):
+        assert buy[FIELD[name]] == -sell[FIELD[name]] != 0, name
+    assert buy[FIELD["best_bid"]] == -sell[FIELD["best_ask"]] and buy[FIELD["bid_size_2"]] == sell[FIELD["ask_size_2"]]
+    assert buy[FIELD["spread"]] == sell[FIELD["spread"]] and buy[FIELD["volatility"]] == sell[FIELD["volatility"]]
+
+
 def test_observation_shows_the_simulated_book(free: DynamicCore) -> None:
     free.reset(orders(6, 10), seeds=np.arange(6))
     for _ in range(3):
         free.step(np.full(6, 0.2))
-    seen, depth = free.observation, free.markets.books.depth(5)
+    seen, depth = as_a_seller(free), free.markets.books.depth(5)
     sizes = depth[..., 1].reshape(6, 10)
     usual = free.pool.usual_best_lots
     np.testing.assert_allclose(seen[:, 3:13], np.log((sizes + 1) / (usual + 1)), rtol=1e-5, atol=1e-6)
@@ -277,7 +301,8 @@ def test_observation_shows_the_simulated_book(free: DynamicCore) -> None:
 
 def test_a_twin_starts_where_the_static_world_is(twin: DynamicCore) -> None:
     parents = order_pairs(DATA, 60, start=90)
-    seen = twin.reset(parents, seeds=np.arange(len(parents)))
+    twin.reset(parents, seeds=np.arange(len(parents)))
+    seen = as_a_seller(twin)
     table = observation_table(DATA, FeatureScales.fit(DATA))[parents.row, parents.start]
     for name in ("volatility", "time_of_day"):
         np.testing.assert_allclose(seen[:, FIELD[name]], table[:, FIELD[name]], atol=1e-5, err_msg=name)

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from se_rl.data.features import OBSERVATION_FIELDS, FeatureScales, observation_table
+from se_rl.data.features import (
+    OBSERVATION_FIELDS,
+    PUBLIC_FIELDS,
+    TURNED_FIELD,
+    TURNED_SIGN,
+    FeatureScales,
+    observation_table,
+)
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.fills import LimitOnBars, PriceTaker
@@ -106,6 +113,17 @@ def test_observation_holds_public_fields_then_time_and_inventory() -> None:
     np.testing.assert_array_equal(second[:-2], table[orders.row[0], orders.start[0] + 1])
     np.testing.assert_allclose(second[-2:], [11 / 12, 0.75])
     assert len(first) == len(OBSERVATION_FIELDS)
+
+
+def test_a_buyer_sees_the_market_upside_down() -> None:
+    core = StaticCore(DATA, observations=observation_table(DATA, FeatureScales.fit(DATA)))
+    orders = order_pairs(DATA, 12, start=9)
+    seen = core.reset(orders).copy()
+    sell, buy = seen[: len(orders) // 2, :-2], seen[len(orders) // 2 :, :-2]
+    np.testing.assert_array_equal(buy, sell[:, TURNED_FIELD] * TURNED_SIGN)
+    returns = [i for i, name in enumerate(PUBLIC_FIELDS) if "return" in name]
+    np.testing.assert_array_equal(buy[:, returns], -sell[:, returns])
+    assert np.abs(sell[:, returns]).max() > 0
 
 
 def test_an_order_executes_the_same_whatever_runs_beside_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import nn
+from torch import Tensor, nn
 
 from se_rl.modules.defaults import Communication, Modules, Network
 from se_rl.rl.policy import ActionMap, Neutral, Policy
@@ -60,11 +60,17 @@ def test_the_gradient_by_hand_equals_autograd(
 
 
 def test_only_the_default_network_is_fused() -> None:
-    class Wider(Network):
-        pass
+    class Bolder(Network):
+        exploration = 1.0
 
-    assert PPO(Policy(Modules(), observation_size=3), learning_rate=1e-3)._fused is not None
-    assert PPO(Policy(Modules(network=Wider), observation_size=3), learning_rate=1e-3)._fused is None
+    class Other(Network):
+        def forward(self, obs: Tensor) -> Tensor:
+            return super().forward(obs) * 2.0
+
+    def fused(network: type[Network]) -> bool:
+        return PPO(Policy(Modules(network=network), observation_size=3), learning_rate=1e-3)._fused is not None
+
+    assert fused(Network) and fused(Bolder) and not fused(Other)
 
 
 def test_an_update_moves_the_weights_and_repeats_bit_for_bit() -> None:

@@ -52,7 +52,7 @@ class WarmPool:
 
     def markets(self, n: int) -> Markets:
         """`n` markets to copy states into."""
-        return Markets(n, self.profile, agents=self.agents, warm_up_bars=0)
+        return Markets(n, self.profile, agents=self.agents, warm_up_bars=0, parallel=_threaded())
 
     def start(self, markets: Markets, seeds: Int) -> Int:
         """Put each market into a state that its seed picks, with fresh random streams; the pool's row of each."""
@@ -81,12 +81,19 @@ class WarmPool:
 
 def trade_bar(markets: Markets, wishes: Int, *, drift: Int, events: Int) -> tuple[dict[str, Int], Int]:
     """One bar of `Markets.run` with wishes [market, agent, 4], on no more threads than the markets are worth."""
+    if not _threaded():
+        return markets.run(1, wishes[None], drift=drift, events=events)
     threads = nb.get_num_threads()
     nb.set_num_threads(1 if markets.n < PARALLEL_MARKETS else threads)
     try:
         return markets.run(1, wishes[None], drift=drift, events=events)
     finally:
         nb.set_num_threads(threads)
+
+
+def _threaded() -> bool:
+    """Whether numba may use threads at all: where not, its threading layer is never started, not even asked for."""
+    return int(nb.config.NUMBA_NUM_THREADS) > 1  # type: ignore[attr-defined]
 
 
 def _arrays(markets: Markets) -> list[npt.NDArray[Any]]:
@@ -96,7 +103,7 @@ def _arrays(markets: Markets) -> list[npt.NDArray[Any]]:
 
 def _in_full_swing(profile: MarketProfile, agents: int) -> tuple[Markets, dict[str, Int], npt.NDArray[np.bool_]]:
     """Markets after many bars, these bars, and which of the markets never broke."""
-    markets = Markets(POOL_MARKETS, profile, agents=agents)
+    markets = Markets(POOL_MARKETS, profile, agents=agents, parallel=_threaded())
     bars = markets.run(MEASURED_BARS)[0]
     whole = ~markets.broken
     if not whole.any():

@@ -1,0 +1,80 @@
+"""Imagined history: market paths that a function makes from real ones, checked before anything is trained on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.market_data import PRICE_FIELDS, MarketData, Provenance
+
+Array = npt.NDArray[np.float64]
+ImagineBars = Callable[[Array], Array]
+"""Bars [path, bar, 5] (open, high, low, close, volume) to new ones of the same shape."""
+
+DRIFT_LIMIT = 0.1
+"""How far the mean log return of a bar may move, in standard deviations of a bar's log return."""
+
+
+def imagined_data(data: MarketData, imagine_bars: ImagineBars) -> MarketData:
+    """The same sessions with imagined bars: each call gets all symbols of one date, so that they can move together.
+
+    Quotes keep their distance from the close and their sizes; the money traded is left out, since only the old bars had it.
+    Raises ValueError, in one line, where the imagined bars break the contract.
+    """
+    live = data.has_session
+    volume = np.zeros(data.shape) if data.volume is None else data.volume
+    bars = np.stack([*(getattr(data, name) for name in PRICE_FIELDS), volume], axis=-1)
+    made = bars.copy()
+    for day in range(len(data.dates)):
+        paths = bars[live[:, day], day]
+        if len(paths):
+            made[live[:, day], day] = _checked(imagine_bars(paths.copy()), paths)
+    _check_drift(made[live], bars[live])
+    changed: dict[str, Any] = {name: made[..., i] for i, name in enumerate(PRICE_FIELDS)}
+    for name in ("bid", "ask"):
+        quote = getattr(data, name)
+        changed[name] = None if quote is None else quote * (changed["close"] / data.close)
+    changed["volume"], changed["amount"] = None if data.volume is None else made[..., 4], None
+    origin = data.provenance
+    note = "imagined from real sessions; no market ever printed these prices"
+    changed["provenance"] = Provenance(f"imagined from {origin.name}", synthetic=True, notes=(*origin.notes, note))
+    return replace(data, **changed)
+
+
+def _checked(made: Array, real: Array) -> Array:
+    """Imagined paths of one date, refused unless they are bars."""
+    result = np.asarray(made, np.float64)
+    if result.shape != real.shape:
+        raise ValueError(f"imagined bars have shape {result.shape}, expected {real.shape} = paths x bars x 5")
+    open_, high, low, close, volume = np.moveaxis(result, -1, 0)
+    wrong = {
+        "not finite": ~np.isfinite(result).all(axis=-1),
+        "not positive in a price": ~(result[..., :4] > 0).all(axis=-1),
+        "negative in volume": ~(volume >= 0),
+        "outside low <= open, close <= high": (np.minimum(open_, close) < low) | (np.maximum(open_, close) > high),
+    }
+    for what, where in wrong.items():
+        if where.any():
+            path, bar = np.argwhere(where)[0]
+            raise ValueError(f"imagined bars are {what}, first in path {path}, bar {bar}: {result[path, bar].tolist()}")
+    return result
+
+
+def _check_drift(made: Array, real: Array) -> None:
+    """Refuse paths whose mean move differs from that of the real ones: it would pay one side."""
+    new, old = (_log_returns(bars) for bars in (made, real))
+    drift, deviation = abs(new.mean() - old.mean()), old.std()
+    if drift > DRIFT_LIMIT * deviation:
+        raise ValueError(
+            f"imagined bars drift by {1e4 * drift:.3g} bps a bar, at most {1e4 * DRIFT_LIMIT * deviation:.3g} "
+            f"({DRIFT_LIMIT:g} standard deviations of a bar) is allowed; keep the mean log return"
+        )
+
+
+def _log_returns(bars: Array) -> Array:
+    """Log return of each bar [path, bar], the first one from its open."""
+    return np.diff(np.log(bars[..., 3]), axis=1, prepend=np.log(bars[:, :1, 0]))
