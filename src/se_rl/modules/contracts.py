@@ -6,7 +6,7 @@ from module name (`code_type`) to source text; a module that is not designed kee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from se_rl.data.features import OBSERVATION_FIELDS
 from se_rl.market.profile import PROFILE_RANGES, MarketProfile
@@ -79,7 +79,7 @@ NETWORK_CONSTANTS: dict[str, Constant] = {
     "learning_rate": Constant(1e-5, 1e-2, 1e-3, "step size of Adam"),
     "exploration": Constant(0.05, 1.5, 0.6, "standard deviation of the first policy's noise"),
     "epochs": Constant(1, 10, 4, "passes over each batch (a whole number)"),
-    "gae_lambda": Constant(0.5, 1.0, 0.95, "how far advantages look ahead"),
+    "gae_lambda": Constant(0.5, 1.0, 1.0, "how far advantages look ahead"),
     "entropy_bonus": Constant(0.0, 0.05, 0.0, "reward for keeping noise"),
     "history": Constant(1, 16, 1, "observations of the past that forward() sees (a whole number)"),
     "action_zero": Constant(0.25, 4.0, 1.0, "multiple of the TWAP slice that an output of 0 means"),
@@ -92,6 +92,7 @@ class Limits:
     """What a module may cost."""
 
     source_bytes: int = 64_000
+    nesting: int = 100
     parameters: int = 300_000
     microseconds_per_row: float = 50.0
     reward_magnitude: float = 1e4
@@ -112,9 +113,149 @@ class Contract:
     signature: str
     task: str
     rules: tuple[str, ...]
+    examples: tuple[str, ...]
+
+    @property
+    def glossary(self) -> tuple[str, ...]:
+        """The names that the module may use or set, one line each with unit or range and meaning."""
+        return _GLOSSARIES.get(self.code_type, ())
 
 
 _ALWAYS = ("use only torch, nn, F and math", "deterministic: no clocks, no global state, no randomness of its own")
+
+_EXAMPLES: dict[str, tuple[str, ...]] = {
+    "reward": (
+        """def reward(step):
+    own = step.traded_share * (step.fill_price - step.mid_before)
+    own = own + step.inventory_left * (step.mid_after - step.mid_before - step.news)
+    twap = step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
+    return own - twap
+""",
+        """import torch
+
+
+def reward(step):
+    gain = step.traded_share * (step.fill_price - step.no_order_mid)
+    risk = step.volatility * (step.inventory_left - step.time_left).square()
+    patience = step.half_spread * step.passive_share * torch.sigmoid(2.0 * step.imbalance)
+    return gain - 0.1 * risk + 0.5 * patience
+""",
+    ),
+    "network": (
+        """import torch
+from torch import nn
+
+
+class Network(nn.Module):
+    learning_rate = 0.002
+    exploration = 0.8
+    action_zero = 1.5
+
+    def __init__(self, obs_dim, history):
+        super().__init__()
+        self.feature_dim = 32
+        self.first = nn.Linear(obs_dim * history, 32)
+
+    def forward(self, obs):
+        return torch.tanh(self.first(obs.flatten(1)))
+""",
+        """import torch
+from torch import nn
+
+
+class Network(nn.Module):
+    history = 4
+    epochs = 3
+
+    def __init__(self, obs_dim, history):
+        super().__init__()
+        self.feature_dim = 48
+        self.norm = nn.LayerNorm(obs_dim)
+        self.memory = nn.GRU(obs_dim, 48, batch_first=True)
+        self.gate = nn.Linear(obs_dim, 48)
+
+    def forward(self, obs):
+        recalled, _ = self.memory(self.norm(obs))
+        return recalled[:, -1] * torch.sigmoid(self.gate(obs[:, -1]))
+""",
+    ),
+    "communication": (
+        """import torch
+from torch import nn
+
+
+class Communication(nn.Module):
+    def __init__(self, agents, size):
+        super().__init__()
+        self.mix = nn.Linear(size, size)
+
+    def forward(self, messages):
+        others = messages.sum(1, keepdim=True) - messages
+        return torch.tanh(self.mix(others / max(1, messages.shape[1] - 1)))
+""",
+        """import torch
+from torch import nn
+
+
+class Communication(nn.Module):
+    def __init__(self, agents, size):
+        super().__init__()
+        self.query = nn.Linear(size, size)
+        self.key = nn.Linear(size, size)
+
+    def forward(self, messages):
+        scores = self.query(messages) @ self.key(messages).transpose(1, 2)
+        own = torch.eye(messages.shape[1], device=messages.device)
+        return torch.softmax(scores - 100.0 * own, -1) @ messages
+""",
+    ),
+    "profiling": (
+        """def profile():
+    return {
+        "parent_share": 0.6,
+        "imbalance_response": 0.5,
+        "maker_skew": 1.6,
+        "stress_rate": 0.006,
+    }
+""",
+        """def profile():
+    return {
+        "noise_market_rate": 3.5,
+        "maker_lots": 3.0,
+        "informed_rate": 0.5,
+        "news_volatility": 2.0,
+        "news_clustering": 0.6,
+    }
+""",
+    ),
+    "imagination": (
+        """import torch
+
+
+def imagine(bars, generator):
+    stretch = torch.exp(0.3 * torch.randn((bars.shape[0], 1, 1), generator=generator, dtype=bars.dtype))
+    start = bars[:, :1, :1]
+    prices = start * (bars[..., :4] / start) ** stretch
+    return torch.cat([prices, bars[..., 4:]], -1)
+""",
+        """import torch
+
+
+def imagine(bars, generator):
+    steps, block = bars.shape[1], 20
+    start, before = bars[:, :1, :1], torch.cat([bars[:, :1, :1], bars[:, :-1, 3:4]], 1)
+    moves = (bars[..., :4] / before).log()
+    order = torch.randperm(-(-steps // block), generator=generator)
+    index = (order[:, None] * block + torch.arange(block)).flatten()
+    index = index[index < steps]
+    moves, volume = moves[:, index], bars[:, index, 4:]
+    path = moves[..., 3:4].cumsum(1)
+    prices = start * torch.exp(path - moves[..., 3:4] + moves)
+    return torch.cat([prices, volume], -1)
+""",
+    ),
+}
+"""Two good modules of each kind, complete as a model should write them."""
 
 CONTRACTS: dict[str, Contract] = {
     contract.code_type: contract
@@ -131,6 +272,7 @@ CONTRACTS: dict[str, Contract] = {
                 "finite everywhere; its scale does not matter, the framework normalises it",
                 *_ALWAYS,
             ),
+            _EXAMPLES["reward"],
         ),
         Contract(
             "network",
@@ -145,6 +287,7 @@ CONTRACTS: dict[str, Contract] = {
                 "each row depends on its own row only; gradients must reach the parameters",
                 *_ALWAYS,
             ),
+            _EXAMPLES["network"],
         ),
         Contract(
             "communication",
@@ -158,6 +301,7 @@ CONTRACTS: dict[str, Contract] = {
                 "each book (row of B) depends on its own row only",
                 *_ALWAYS,
             ),
+            _EXAMPLES["communication"],
         ),
         Contract(
             "profiling",
@@ -169,6 +313,7 @@ CONTRACTS: dict[str, Contract] = {
                 "keys are profile numbers, values lie in their ranges; numbers not named keep their defaults",
                 "the market must trade and move, and keep both sides of its book",
             ),
+            _EXAMPLES["profiling"],
         ),
         Contract(
             "imagination",
@@ -183,7 +328,20 @@ CONTRACTS: dict[str, Contract] = {
                 "no drift that pays one side: the mean log return over the batch stays near that of the bars",
                 "use only torch, nn, F and math",
             ),
+            _EXAMPLES["imagination"],
         ),
     )
 }
 CODE_TYPES: tuple[str, ...] = tuple(CONTRACTS)
+
+_GLOSSARIES: dict[str, tuple[str, ...]] = {
+    "reward": tuple(f"step.{name}: {f.unit}, {f.low:g} to {f.high:g}; {f.help}" for name, f in REWARD_FIELDS.items()),
+    "network": (
+        *(f"{name}: {c.low:g} to {c.high:g}, default {c.default:g}; {c.help}" for name, c in NETWORK_CONSTANTS.items()),
+        f"obs[..., i] holds, in this order: {', '.join(OBSERVATION_FIELDS)}",
+    ),
+    "profiling": tuple(
+        f"{f.name}: {f.metadata['range'][0]:g} to {f.metadata['range'][1]:g}, default {f.default:g}; {f.metadata['help']}"
+        for f in fields(MarketProfile)
+    ),
+}
