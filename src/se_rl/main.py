@@ -76,6 +76,11 @@ def _verb(verbs: Any, name: str, summary: str, example: str) -> Parser:
 def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
     """One option per field of a settings class; what is not given stays with the YAML file or the default."""
     parser.add_argument("--config", type=Path, metavar="YAML", help="settings from a file; options given here win")
+    add_options(parser, kind)
+
+
+def add_options(parser: Any, kind: Any) -> None:
+    """The options alone, for settings that have no file of their own."""
     for f in fields(kind):
         default = None if f.default is MISSING else f.default
         parser.add_argument(
@@ -95,42 +100,53 @@ def _shown(default: Any) -> str:
 def read_settings(kind: Any, options: argparse.Namespace) -> Any:
     """Settings from defaults, then the YAML file, then the command line."""
     base = load_yaml(kind, options.config) if options.config else kind()
+    return given_settings(kind, options, base=base)
+
+
+def given_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) -> Any:
+    """Settings from the command line over those of `base` (None: the defaults)."""
     given = {f.name: value for f in fields(kind) if (value := getattr(options, f.name)) is not None}
     parsed = parse(kind, given, source="command line")
-    return replace(base, **{name: getattr(parsed, name) for name in given})
+    return replace(base or kind(), **{name: getattr(parsed, name) for name in given})
 
 
 def _add_baselines(verbs: Any) -> None:
-    from se_rl.baselines.settings import BaselinesConfig
+    from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
 
     parser = _verb(
         verbs,
         "baselines",
-        "the table of classical strategies on a data set",
+        "the table of classical (and with --learned, learned) strategies on a data set",
         "se-rl baselines --data nasdaq100 --horizon 240 --split test --html baselines.html",
     )
     add_settings(parser, BaselinesConfig)
+    learned = parser.add_argument_group("learned strategies")
+    learned.add_argument(
+        "--learned", action="store_true", help="also train the default PPO, on history and in simulated markets"
+    )
+    add_options(learned, LearnedConfig)
     parser.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with charts")
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="also write results.json, orders.parquet, config.yaml and report.html there",
+        help="also write results.json, orders.parquet, config.yaml, report.html and trained policies there",
     )
     parser.set_defaults(run=_run_baselines)
 
 
 def _run_baselines(options: argparse.Namespace) -> None:
-    from se_rl.baselines.settings import BaselinesConfig
+    from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
     from se_rl.records.files import to_json, write_parquet, write_text
     from se_rl.report.terminal import baselines_table, progress
 
     config = read_settings(BaselinesConfig, options)
+    learned = given_settings(LearnedConfig, options) if options.learned else None
     with progress(quiet=options.json) as say:
         from se_rl.baselines.table import run_baselines
 
-        results = run_baselines(config, per_order=bool(options.out), say=say)
-        orders = results.pop("per_order", None)
+        results = run_baselines(config, learned=learned, per_order=bool(options.out), say=say)
+        orders, policies = results.pop("per_order", None), results.pop("policies", [])
         pages = [page for page in (options.html, options.out and options.out / "report.html") if page]
         if pages:
             from se_rl.report.baselines_page import baselines_page
@@ -146,6 +162,10 @@ def _run_baselines(options: argparse.Namespace) -> None:
         if options.out:
             write_text(options.out / "results.json", to_json(results))
             write_parquet(options.out / "orders.parquet", orders)
+        if policies:
+            from se_rl.baselines.learned import save_policies
+
+            save_policies(options.out, policies, data=results["data"])
     print(to_json(results)) if options.json else baselines_table(results)
     for page in pages:
         print(f"page: {page}", file=sys.stderr)

@@ -91,8 +91,8 @@ def test_rules_are_all_used_and_end(code_type: str) -> None:
 
 
 STRONG = """def reward(step):
-    value = step.traded_share * (step.fill_price - step.mid_before)
-    value = value + 1.0 * step.inventory_left * (step.mid_after - step.mid_before - step.news)
+    value = step.traded_share * (step.fill_price - step.no_order_mid_before)
+    value = value + 1.0 * step.inventory_left * (step.no_order_mid - step.no_order_mid_before - step.news)
     value = value - 1.0 * step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
     value = value - 1.0 * step.twap_inventory_left * (step.no_order_mid - step.no_order_mid_before - step.news)
     return value

@@ -30,3 +30,14 @@ class BaselinesConfig:
     max_participation: float | None = option(None, "cap: share of a bar's volume an order may take", metavar="SHARE")
     urgency: float = option(2.0, "kT of the Almgren-Chriss schedule", metavar="KT")
     seed: int = option(0, "seed of the random policies in the self-checks", metavar="N")
+
+
+@settings
+class LearnedConfig:
+    """How the learned baselines are trained."""
+
+    budget: float = option(6.0, "work units per training: about seconds of one core", metavar="WORK")
+    seeds: int = option(3, "trainings per row", metavar="N")
+    participation: float = option(0.10, "simulated markets: the order's share of the usual volume", metavar="SHARE")
+    dynamic_horizon: int = option(40, "simulated markets: steps an order may take", metavar="N")
+    fresh_orders: int = option(2000, "simulated markets: orders to score on", metavar="N")

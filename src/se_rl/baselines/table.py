@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from se_rl.baselines import schedules
 from se_rl.baselines.ridge import XSRidge
-from se_rl.baselines.settings import BaselinesConfig
+from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
 from se_rl.config import to_dict
 from se_rl.data.catalog import DataSet, load_dataset
 from se_rl.data.features import FeatureScales
-from se_rl.data.market_data import MarketData
+from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.fills import PriceTaker, check_costs
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import Orders, order_pairs
@@ -32,6 +32,9 @@ from se_rl.evaluation.checks import (
 )
 from se_rl.evaluation.comparison import clustered_mean, day_means, spa_p_value
 from se_rl.evaluation.evaluator import Panel, Score, log_price_advantage
+
+if TYPE_CHECKING:  # torch is loaded only where something is learned
+    from se_rl.baselines.learned import Learned
 
 KAPPAS = {"XS ridge": 2.0, "XS ridge (gentle)": 0.5}
 MIRROR_BPS = 0.25
@@ -75,11 +78,16 @@ class Trial:
 
 
 def run_baselines(
-    config: BaselinesConfig, *, per_order: bool = False, say: Callable[[str], None] = lambda _: None
+    config: BaselinesConfig,
+    *,
+    learned: LearnedConfig | None = None,
+    per_order: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run every baseline on one set; raises CheckError instead of returning a table that breaks a self-check.
 
-    `per_order` adds the columns of every single order (numpy arrays) under that key.
+    `learned` also trains the default PPO, on history and in simulated markets. `per_order` adds the columns of every
+    single order (numpy arrays) under that key, and the trained policies under `policies`.
     """
     say(f"loading {config.data}")
     dataset = load_dataset(config.data)
@@ -95,7 +103,9 @@ def run_baselines(
     fitted = fit_on_train(dataset)
     say(f"executing {len(trial.orders):,} orders")
     side_blind, tilted, forecast = _policies(trial, fitted)
-    twap, scores, bound = side_blind[0], side_blind + tilted, trial.bound()
+    policies = _learned(trial, dataset, fitted, learned, say) if learned else []
+    taught = [Score(policy.name, trial.panel, policy.record) for policy in policies]
+    twap, scores, bound = side_blind[0], side_blind + tilted + taught, trial.bound()
     say("running the self-checks")
     capped = config.max_participation is not None
     rng = np.random.default_rng(config.seed)
@@ -109,7 +119,38 @@ def run_baselines(
         checks += _ridge_checks(trial, fitted, forecast, honest=tilted[0], twap=twap, rng=rng)
     require(checks)
     results = _results(config, dataset, fitted, [*scores, bound], checks)
-    return results | {"per_order": order_columns([*scores, bound])} if per_order else results
+    for policy in policies:
+        results["methods"][policy.name] |= policy.seeds()
+    if learned:
+        results["learned"] = to_dict(learned)
+        results["dynamic"] = simulated_tables(learned, say=say)
+    if per_order:
+        results |= {"per_order": order_columns([*scores, bound]), "policies": policies}
+    return results
+
+
+def _learned(
+    trial: Trial, dataset: DataSet, fitted: Fitted, config: LearnedConfig, say: Callable[[str], None]
+) -> list[Learned]:
+    """The default PPO trained on the train days and executing the trial's orders."""
+    from se_rl.baselines.learned import learned_on_history
+
+    if fitted.scales is None or not dataset.has("train"):
+        raise DataError(f"{dataset.name} has no train days to learn on; leave --learned out or give more sessions")
+    if trial.config.max_participation is not None:
+        raise DataError("learned baselines trade without a cap; leave --max-participation or --learned out")
+    return learned_on_history(
+        trial.data, trial.orders, fitted.scales, train_dates=dataset.dates("train"), config=config,
+        half_spread_bps=trial.config.half_spread_bps, fee_bps=trial.config.fee_bps, say=say,
+    )  # fmt: skip
+
+
+def simulated_tables(config: LearnedConfig, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+    """The learned policies in simulated markets beside TWAP and the best constant schedule, with and without limits."""
+    from se_rl.baselines.learned import dynamic_rows
+
+    kinds = {"market orders": False, "limit orders": True}
+    return {kind: dynamic_rows(config, takes_price=takes_price, say=say) for kind, takes_price in kinds.items()}
 
 
 def _policies(trial: Trial, fitted: Fitted) -> tuple[list[Score], list[Score], schedules.Array | None]:

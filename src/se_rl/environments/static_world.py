@@ -74,7 +74,7 @@ class StaticWorld:
         self.starts = window_starts(data, horizon, starts)
         self.rows = session_rows(data, dates)
         fitted = scales or FeatureScales.fit(data if dates is None else data.select(dates=np.asarray(dates)))
-        observations = observation_table(data, fitted) if table is None else table
+        self.table = observations = observation_table(data, fitted) if table is None else table
         fills = PriceTaker(data, half_spread_bps=half_spread_bps)
         self.core = StaticCore(data, fills=fills, fee_bps=fee_bps, observations=observations)
         self._bars = _bar_table(data, Known(data, fitted), observations, half_spread=fills.half_spread)

@@ -29,6 +29,11 @@ class Constant:
     def __init__(self, multiple: float = 1.0, offset: float = 0.0) -> None:
         self.multiple, self.offset = multiple, offset
 
+    def words(self, takes_price: bool) -> str:
+        """The schedule for a person."""
+        place = f", limit {self.offset:+g} ticks from the touch" if takes_price else ", at market"
+        return f"{self.multiple:g}x the TWAP slice{place}"
+
     def start(self, n: int, horizon: int) -> None:
         """Begin `n` orders of `horizon` steps."""
         self._n, self._left = n, horizon

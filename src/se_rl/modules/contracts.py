@@ -77,9 +77,10 @@ class Constant:
 
 NETWORK_CONSTANTS: dict[str, Constant] = {
     "learning_rate": Constant(1e-5, 1e-2, 1e-3, "step size of Adam"),
-    "exploration": Constant(0.05, 1.5, 0.6, "standard deviation of the first policy's noise"),
+    "exploration": Constant(0.05, 1.5, 1.0, "standard deviation of the first policy's noise"),
     "epochs": Constant(1, 10, 4, "passes over each batch (a whole number)"),
-    "gae_lambda": Constant(0.5, 1.0, 1.0, "how far advantages look ahead"),
+    "gae_lambda": Constant(0.5, 1.0, 0.8, "how far advantages look ahead on history, where we move no price"),
+    "gae_lambda_dynamic": Constant(0.5, 1.0, 1.0, "the same in simulated markets, where our impact returns much later"),
     "entropy_bonus": Constant(0.0, 0.05, 0.0, "reward for keeping noise"),
     "history": Constant(1, 16, 1, "observations of the past that forward() sees (a whole number)"),
     "action_zero": Constant(0.25, 4.0, 1.0, "multiple of the TWAP slice that an output of 0 means"),

@@ -16,15 +16,14 @@ Imagine = Callable[[Tensor, torch.Generator], Tensor]
 
 
 def reward(step: Any) -> Tensor:
-    """The strong default: gain over TWAP on the same episode, marked to the mid, with the news taken out.
+    """The strong default: gain over TWAP on the same episode, marked to the mid without our order, with the news taken out.
 
     What nobody can time is noise to a learner; without it and without TWAP's own luck the same lesson shows in a fraction
-    of the episodes.
+    of the episodes. Marking to the mid without our order books our impact when it is paid, not when it is made.
     """
-    own = step.traded_share * (step.fill_price - step.mid_before)
-    own = own + step.inventory_left * (step.mid_after - step.mid_before - step.news)
-    twap = step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
-    twap = twap + step.twap_inventory_left * (step.no_order_mid - step.no_order_mid_before - step.news)
+    move = step.no_order_mid - step.no_order_mid_before - step.news
+    own = step.traded_share * (step.fill_price - step.no_order_mid_before) + step.inventory_left * move
+    twap = step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before) + step.twap_inventory_left * move
     return own - twap
 
 

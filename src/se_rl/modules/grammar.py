@@ -36,7 +36,8 @@ REWARD: Rules = {
     ),
     "tilt": ("", " * (1.0 + <coefficient> * <state>)"),
     "state": _one_of("step.time_left step.inventory_left step.imbalance step.imbalance.abs()"),
-    "mark": ("", "    value = value + <weight> * step.inventory_left * (step.mid_after - step.mid_before<news>)\n"),
+    "mark": ("", "    value = value + <weight> * step.inventory_left * (<move><news>)\n"),
+    "move": ("step.mid_after - step.mid_before", "step.no_order_mid - step.no_order_mid_before"),
     "pair": (
         "",
         "    value = value - <weight> * step.twap_traded_share * (step.twap_fill_price - <reference>)\n<twap_mark>",
@@ -92,6 +93,7 @@ NETWORK: Rules = {
         "    exploration = <exploration>\n"
         "    epochs = <epochs>\n"
         "    gae_lambda = <gae_lambda>\n"
+        "    gae_lambda_dynamic = <gae_lambda_dynamic>\n"
         "    entropy_bonus = <entropy_bonus>\n"
         "    action_zero = <action_zero>\n"
         "    action_scale = <action_scale>\n"
@@ -100,7 +102,8 @@ NETWORK: Rules = {
     "learning_rate": _one_of("0.0003 0.0005 0.001 0.002 0.003 0.005"),
     "exploration": _one_of("0.2 0.3 0.4 0.6 0.8 1.0 1.2"),
     "epochs": _one_of("1 2 3 4 6 8"),
-    "gae_lambda": _one_of("0.8 0.9 0.95 0.98 1.0"),
+    "gae_lambda": _one_of("0.6 0.7 0.8 0.9 0.95 1.0"),
+    "gae_lambda_dynamic": _one_of("0.9 0.95 0.98 1.0"),
     "entropy_bonus": _one_of("0.0 0.001 0.003 0.01"),
     "action_zero": _one_of("0.5 0.75 1.0 1.25 1.5 2.0"),
     "action_scale": _one_of("0.25 0.5 1.0 1.5 2.0"),

@@ -56,6 +56,27 @@ def baselines_table(results: dict[str, Any]) -> None:
     console.print(table)
     for line in _reading(results):
         console.print(line, style="dim", highlight=False)
+    for kind, rows in results.get("dynamic", {}).items():
+        console.print(_dynamic_table(kind, rows, results["learned"]))
+
+
+def _dynamic_table(kind: str, rows: dict[str, Any], learned: dict[str, Any]) -> Table:
+    """The simulated market's table: costs in bps of the arrival price, lower is better."""
+    title = f"simulated market, {kind}: {learned['participation']:.0%} of volume in {learned['dynamic_horizon']} steps"
+    table = Table(
+        title=f"{title}, {rows['TWAP']['orders']:,} fresh orders, {learned['seeds']} seeds", title_justify="left"
+    )
+    for column in ("method", "cost, bps", "saved, bps", "95 % CI", "saved", "passive", "forced", "seed SD"):
+        table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
+    for name, row in rows.items():
+        table.add_row(
+            name, number(row["cost_bps"]), number(row["saved_bps"]), interval(row["saved_ci95"]),
+            number(100 * row["saved_share"], 1, suffix=" %"), number(row["passive"]), number(row["forced"], 3),
+            number(row["seed_sd"]) if "seed_sd" in row else "",
+        )  # fmt: skip
+    table.caption = f"grid constant: {rows['grid constant']['schedule']}; news taken out of every cost; SIMULATED"
+    table.caption_justify = "left"
+    return table
 
 
 def _cells(name: str, row: dict[str, Any]) -> dict[str, str]:

@@ -94,3 +94,47 @@ def advantages(rewards: Tensor, values: Tensor, *, gamma: float, lam: float) -> 
         running = delta + gamma * lam * running
         result[t], following = running, values[t]
     return result
+
+
+_MARKET = (
+    "no_order_mid", "no_order_mid_before", "news", "inventory_left", "traded_share", "twap_inventory_left",
+    "twap_traded_share",
+)  # fmt: skip
+
+
+def without_luck(estimates: Tensor, rollout: Rollout, *, discount: float) -> Tensor:
+    """Advantages less what the market did later to the inventory that the order had anyway.
+
+    That part depends on the state before the action and on a price path that our order did not move, so it cannot tell
+    good actions from bad ones: it is a baseline with hindsight, and taking it out changes no gradient's mean. It is fitted
+    by least squares, for our inventory and TWAP's, on the whole path and on the path without news, because a design's
+    reward may hold any of them; `discount` (gamma * lambda) is how far the estimates look ahead. Worlds without these
+    fields are left as they are.
+    """
+    if not set(_MARKET) <= set(rollout.field_names):
+        return estimates
+    after, before, news, left, traded, twap_left, twap_traded = (
+        rollout.fields[rollout.field_names.index(name)][:, rollout.kept] for name in _MARKET
+    )
+    columns = [torch.ones_like(news)]
+    for move in (after - before, after - before - news):
+        ahead = _ahead(move, discount)
+        columns += [(left + traded) * ahead, (twap_left + twap_traded) * ahead]
+    x = torch.stack([column.reshape(-1) for column in columns], 1).double()
+    x = x / x.square().mean(0).sqrt().clamp(min=1e-12)
+    y = estimates[:, rollout.kept].reshape(-1).double()
+    gram = x.T @ x + 1e-6 * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+    result = estimates.clone()
+    result[:, rollout.kept] = (y - x @ torch.linalg.solve(gram, x.T @ y)).to(estimates.dtype).view_as(news)
+    return result
+
+
+def _ahead(move: Tensor, discount: float) -> Tensor:
+    """What one share held now and worked off evenly to the end sees of the moves to come, discounted [step, order]."""
+    result, plain, aged = torch.empty_like(move), torch.zeros_like(move[0]), torch.zeros_like(move[0])
+    for t in range(len(move) - 1, -1, -1):
+        aged = discount * (aged + plain)  # sum of k * discount^k * move[t + k]
+        plain = move[t] + discount * plain
+        left = len(move) - t
+        result[t] = plain * (1.0 - 1.0 / left) - aged / left
+    return result

@@ -21,7 +21,7 @@ from se_rl.modules.defaults import Modules
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.ppo import PPO, Batch, PPOSettings
 from se_rl.rl.rebalance import EVERY, Balance
-from se_rl.rl.rollout import Diverged, advantages, collect
+from se_rl.rl.rollout import Diverged, advantages, collect, without_luck
 from se_rl.rl.work import step_work
 
 PHASES = ("static", "dynamic", "joint")
@@ -166,10 +166,11 @@ class Training:
         row[f"reward_{name}"] = float(totals.mean()) if totals.numel() else float("nan")
         ground.scale = _moved(ground.scale, float(rewards.flip(0).cumsum(0).std()))
         scaled = rewards / ground.scale
-        estimates = advantages(
-            scaled, rollout.values, gamma=self.config.gamma, lam=self.modules.constant("gae_lambda")
-        )  # fmt: skip
-        return Batch.of(rollout, estimates, policy=self.policy, weight=weight)
+        lam = self.modules.constant("gae_lambda_dynamic" if name == "dynamic" else "gae_lambda")
+        gamma = self.config.gamma
+        estimates = advantages(scaled, rollout.values, gamma=gamma, lam=lam)
+        calm = without_luck(estimates, rollout, discount=gamma * lam)
+        return Batch.of(rollout, calm, policy=self.policy, weight=weight)
 
     def _schedule(self) -> Sequence[tuple[str, float]]:
         """Phases and the work at which each ends; with one world there is one phase."""
