@@ -1,0 +1,182 @@
+"""Prompts, made from the contracts: instructions, contract, examples, earlier designs with their scores.
+
+The wording stands in `templates/*.txt`. A model sees numbers, module text and instructions, never what was traded or when:
+instructions and strings lose whatever looks like a symbol or a date, module text loses its comments and docstrings.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from se_rl.modules.contracts import CONTRACTS
+
+Messages = list[dict[str, str]]
+HIDDEN = "***"
+
+_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
+_DATE = re.compile(
+    r"(?<![\w.])(?:\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d\d\S*)?|\d{1,2}:\d\d(?::\d\d)?|(?:19|20)\d\d(?:[-/]\d\d)?"
+    rf"|\d{{8}}|(?:\d{{1,2}} )?{_MONTH},? \d{{1,4}}(?:,? \d{{4}})?)(?!\w)",
+    re.IGNORECASE,
+)
+_SYMBOL = re.compile(
+    r"(?<![\w.])(?:(?:[A-Za-z]{2}\.?)?\d{5,6}(?:\.[A-Za-z]{2,4})?|[A-Z][A-Z0-9]+(?:[.\-/][A-Z]{1,4})?"
+    r"|[A-Z][.\-/][A-Z]{1,4})(?!\w)"
+)
+_TERMS = "TWAP VWAP PPO GAE EMA OHLC CNN MLP GRU LSTM RNN GELU ELU KL PA NO NOT AND OR ALL ONE"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A design that was tried: its source, what it scored (the first number counts) and what its writer was asked."""
+
+    source: str
+    scores: Mapping[str, float] = field(default_factory=dict)
+    instruction: str = ""
+
+    @property
+    def rank(self) -> float:
+        """The number it is ordered by; a failure comes last."""
+        first = next(iter(self.scores.values()), -float("inf"))
+        return first if isfinite(first) else -float("inf")
+
+
+def anonymous(text: str) -> str:
+    """The text on one line without what looks like a symbol, a date or a time; terms of the trade stay."""
+    line = _DATE.sub(HIDDEN, " ".join(text.split()))
+    return _SYMBOL.sub(lambda found: found.group() if found.group() in _public_words() else HIDDEN, line)
+
+
+def module_text(source: str) -> str:
+    """A module's code alone: no comments, no docstrings, strings made anonymous; "" where it is not Python."""
+    try:
+        tree = ast.parse(source)
+        for node in ast.walk(tree):
+            _strip_docstring(node)
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                node.value = anonymous(node.value)
+        return ast.unparse(tree) + "\n"
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+
+
+def default_macro() -> str:
+    """The instruction on the whole task that a search starts from."""
+    return _read("macro")
+
+
+def default_micro(code_type: str) -> str:
+    """The instruction on one module that a search starts from."""
+    return _read(f"micro_{_contract(code_type).code_type}")
+
+
+def build_prompt(
+    code_type: str,
+    *,
+    macro: str | None = None,
+    micro: str | None = None,
+    parent: Scored | None = None,
+    history: Sequence[Scored] = (),
+    few_shot: bool = True,
+    chain_of_thought: bool = False,
+    constrained: bool = False,
+) -> Messages:
+    """The chat that asks for one module. `macro` and `micro` are instructions (None: the defaults); of `history` the best
+    and the worst are shown, `few_shot` adds examples, `chain_of_thought` asks for reasons first.
+
+    `constrained` is the short form for small models that write under a grammar, where there is no room for reasons.
+    """
+    contract = _contract(code_type)
+    if constrained and chain_of_thought:
+        raise ValueError(
+            "a grammar leaves no room for a chain of thought; set constrained or chain_of_thought to False"
+        )
+    examples = contract.examples if few_shot and not constrained else contract.examples[: few_shot and not parent]
+    words: dict[str, Any] = {
+        "contract": contract,
+        "macro": anonymous(macro) if macro is not None else default_macro(),
+        "micro": anonymous(micro) if micro is not None else default_micro(code_type),
+        "examples": [module_text(example) for example in examples],
+        "history": [_told(item, constrained) for item in _ends(history, 2 if constrained else 6)],
+        "parent": parent and {"source": module_text(parent.source), "scores": _numbers(parent.scores)},
+        "chain_of_thought": chain_of_thought,
+        "constrained": constrained,
+    }
+    user = "compact" if constrained else "free"
+    return [
+        {"role": "system", "content": _render("system", **words)},
+        {"role": "user", "content": _render(user, **words)},
+    ]
+
+
+def repair_prompt(messages: Messages, answer: str, message: str) -> Messages:
+    """The chat continued: the model's answer, and why its module was refused."""
+    asked = {"role": "user", "content": _render("repair", message=message)}
+    return [*messages, {"role": "assistant", "content": answer}, asked]
+
+
+def _contract(code_type: str) -> Any:
+    if code_type not in CONTRACTS:
+        raise ValueError(f"there is no module {code_type!r}; use one of {', '.join(CONTRACTS)}")
+    return CONTRACTS[code_type]
+
+
+def _ends(history: Sequence[Scored], most: int) -> list[Scored]:
+    """At most so many designs, half of them the best and half the worst, worst first."""
+    ordered = sorted(history, key=lambda item: item.rank)
+    return ordered if len(ordered) <= most else ordered[: most // 2] + ordered[-(most - most // 2) :]
+
+
+def _told(item: Scored, short: bool) -> dict[str, str]:
+    """One earlier design as a prompt shows it: scores, instruction, digest."""
+    text = module_text(item.source)
+    digest = _cut(" ".join(text.split()), 150) if short else _cut(text, 900)
+    asked = _cut(anonymous(item.instruction), 60 if short else 300)
+    return {"scores": _numbers(item.scores), "instruction": asked, "digest": digest}
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 4] + " ..."
+
+
+def _numbers(scores: Mapping[str, float]) -> str:
+    shown = (f"{re.sub('[^a-z_ ]', '', anonymous(k).lower())} {v:+.3g}" for k, v in scores.items() if isfinite(v))
+    return ", ".join(shown) or "failed"
+
+
+def _strip_docstring(node: ast.AST) -> None:
+    if (
+        isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
+        and ast.get_docstring(node, clean=False) is not None
+    ):
+        node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
+
+
+@lru_cache
+def _public_words() -> frozenset[str]:
+    """Words in capitals that are no secret: terms of the trade and those of the contracts."""
+    told = [_TERMS, *(text for c in CONTRACTS.values() for text in (c.task, *c.rules, *c.glossary, *c.examples))]
+    return frozenset(match.group() for match in _SYMBOL.finditer(" ".join(told)))
+
+
+@lru_cache
+def _read(name: str) -> str:
+    return (Path(__file__).parent / "templates" / f"{name}.txt").read_text().strip()
+
+
+@lru_cache
+def _template(name: str) -> Any:
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(undefined=StrictUndefined, autoescape=False).from_string(_read(name))
+
+
+def _render(name: str, **words: Any) -> str:
+    return _template(name).render(**words).strip()
