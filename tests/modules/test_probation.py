@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,16 @@ ORDINARY = [
 ]
 BREAKING = '{"maker_lots": 2.0, "maker_levels": 6.0, "noise_limit_rate": 0.005}'
 """Inside all ranges, and yet no book of it keeps both sides: the dynamic world refuses it as well."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """As in the room; on a busy machine the other threads only wait for one another."""
+    recorded_steps()  # simulates the market, which sets threads itself
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def test_the_breaking_profile_breaks_the_world() -> None:

@@ -70,7 +70,7 @@ COMMUNICATIONS = {
 PROFILES = {
     "empty": "def profile():\n    return {}\n",
     "busy": 'def profile():\n    return {"noise_market_rate": 5.0, "units_per_minute": 20.0}\n',
-    "thin": 'def profile() -> dict:\n    return {"maker_lots": 2.0, "maker_levels": 6.0, "noise_limit_rate": 0.005}\n',
+    "thin": 'def profile() -> dict:\n    return {"maker_lots": 2.0, "maker_levels": 12.0, "noise_limit_rate": 0.005}\n',
     "deep": "def profile():\n    return dict(maker_lots=12.0, makers=2.0)\n",
     "toxic": """
 def profile():

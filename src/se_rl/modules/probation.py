@@ -10,6 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -74,15 +75,15 @@ class Verdict:
 def probe(source: str, code_type: str, recorded: Recorded, *, salt: int = 0) -> Verdict:
     """Try a module. Call it in two processes with different salts: equal fingerprints mean that it is deterministic.
 
-    The salt takes up small pieces of memory first, so that what comes later lies elsewhere: forks of one process agree on
-    addresses otherwise. Running out of memory is left to the caller, the room has a word for it.
+    The salt moves what the module makes in memory: two forks of one process would agree on addresses otherwise. Running
+    out of memory is left to the caller, the room has a word for it.
     """
-    _kept = [make(size) for size in range(512) for make in (bytes, float, lambda _: object()) for _ in range(salt)]
-    trial = _Trial(code_type)
+    trial = _Trial(code_type, salt)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            behaviour = _PROBES[code_type](lambda: load_module(source, code_type), recorded, trial)
+            load = partial(trial.attempt, load_module, source, code_type, what="its first lines")
+            behaviour = _PROBES[code_type](load, recorded, trial)
     except Exception as error:
         if _is_out_of_memory(error):
             raise
@@ -110,19 +111,21 @@ def _is_out_of_memory(error: Exception) -> bool:
 class _Trial:
     """One module on trial: runs it, digests its outputs, refuses what breaks the contract."""
 
-    def __init__(self, code_type: str) -> None:
+    def __init__(self, code_type: str, salt: int) -> None:
         contract = CONTRACTS[code_type]
-        self.code_type = code_type
+        self.code_type, self._salt, self._taken = code_type, salt, list[object]()
         self.name = f"{contract.entry}.forward" if contract.signature.startswith("class") else contract.entry
         self.digest = hashlib.sha256()
         self.warnings: list[str] = []
 
     def attempt(self, call: Callable[..., Any], *inputs: Any, what: str) -> Any:
         """Call the module's code; what it raises becomes one line."""
+        for size in range(512 * self._salt):  # the free pieces of memory of every small size that would be next
+            self._taken += [bytes(size % 512), float(size), object()]
         try:
             return call(*inputs)
         except Exception as error:
-            if _is_out_of_memory(error):
+            if isinstance(error, ModuleError) or _is_out_of_memory(error):
                 raise
             raise ModuleError(f"{one_line(error, self.code_type)}; this came with {what}") from error
 
@@ -160,8 +163,8 @@ class _Trial:
         self.in_time(seconds, len(rows), "row")
         _need(
             torch.equal(values, run(rows, what)),
-            f"{self.name} gives other values when called again with the same rows; keep no counters, clocks or random"
-            " numbers (no dropout) in it",
+            f"{self.name} gives other values when called again with the same rows; use no counters, clocks, hashes"
+            " of objects or random numbers (no dropout)",
         )
         for kind, edge in edges.items():
             run(edge, kind)

@@ -66,9 +66,11 @@ class Trained:
 class _World:
     """A world in training: its own random streams and the running scale of its returns."""
 
-    def __init__(self, world: World, neutral: Neutral, *, samples: int, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self, world: World, neutral: Neutral, *, samples: int, agents: int, seed: np.random.SeedSequence
+    ) -> None:
         self.world, self.neutral = world, neutral
-        pair = 2 * world.agents
+        pair = 2 * agents  # where agents share no book, neighbours of the batch talk all the same
         self.orders = max(pair, samples // world.horizon // pair * pair)
         draws, noise = seed.spawn(2)
         self.rng = np.random.default_rng(draws)
@@ -94,8 +96,9 @@ class Training:
         self.modules, self.config, self.seed = modules, config, seed
         self.neutral = dict(neutral or {})
         weights, shuffles, *streams = np.random.SeedSequence(seed).spawn(2 + len(worlds))
+        agents = max(w.agents for w in worlds.values())
         self.worlds = {
-            name: _World(world, self.neutral.get(name, Neutral()), samples=config.samples, seed=stream)
+            name: _World(world, self.neutral.get(name, Neutral()), samples=config.samples, agents=agents, seed=stream)
             for (name, world), stream in zip(sorted(worlds.items(), reverse=True), streams, strict=True)
         }
         first = next(iter(worlds.values()))
@@ -106,7 +109,7 @@ class Training:
                 modules,
                 observation_size=first.observation_size,
                 actions=2 if any(w.takes_price for w in worlds.values()) else 1,
-                agents=max(w.agents for w in worlds.values()),
+                agents=agents,
                 message_size=config.message_size,
             )
         _check_size(policy)
