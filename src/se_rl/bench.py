@@ -102,6 +102,14 @@ def run_bench(
         from se_rl.market.bench import bench_book
 
         return {**bench_book(seconds=seconds, say=say), "machine": machine()}
+    if what == "ppo":
+        from se_rl.rl.bench import bench_ppo
+
+        return {**bench_ppo(seconds=seconds, say=say), "machine": machine()}
+    if what == "sandbox":
+        from se_rl.sandbox.bench import bench_sandbox
+
+        return {**bench_sandbox(seconds=seconds, say=say), "machine": machine()}
     from se_rl.market.bench_market import bench_market
 
     return {**bench_market(device=device, seconds=seconds, books=books, say=say), "machine": machine()}

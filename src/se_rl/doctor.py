@@ -26,7 +26,7 @@ def examine() -> list[dict[str, Any]]:
     rows = [_row("Python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer")]
     rows += [_package(name, "make setup", optional=False) for name in REQUIRED]
     rows += [_package(name, f'pip install "se-rl[{extra}]"', optional=True) for name, extra in EXTRAS.items()]
-    return [*rows, _device(), _cache(), _datasets()]
+    return [*rows, _device(), _isolation(), _cache(), _datasets()]
 
 
 def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> dict[str, Any]:
@@ -48,6 +48,15 @@ def _device() -> dict[str, Any]:
         return _row("device", False, f"{cores} cores; torch does not load", "make setup", optional=True)
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU (none is needed)"
     return _row("device", True, f"{cores} cores, {gpu}", "")
+
+
+def _isolation() -> dict[str, Any]:
+    from se_rl.sandbox.lockdown import isolation_level
+
+    found = isolation_level()
+    layers = ", ".join(found.layers) or "no layer"
+    mend = f"{found.why or 'use Linux 5.13 or newer'}; until then designed source is refused"
+    return _row("isolation", found.level in ("strong", "standard"), f"{found.level} ({layers})", mend, optional=True)
 
 
 def _cache() -> dict[str, Any]:

@@ -17,6 +17,7 @@ from se_rl import __version__
 from se_rl.config import ConfigError, dump_yaml, load_yaml, parse
 
 INTERRUPTED, FAILED, MISUSED = 130, 1, 2
+BENCHES = ("book", "market", "env", "ppo", "sandbox", "llm")
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(error, MISUSED)
     except RuntimeError as error:
-        if type(error).__name__ != "CheckError":
+        if type(error).__name__ not in ("CheckError", "SandboxError", "LlmError"):
             raise
         return _complain(error, FAILED)
     except KeyboardInterrupt:
@@ -53,6 +54,7 @@ def build_parser() -> Parser:
     parser.add_argument("--version", action="version", version=f"se-rl {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     _add_baselines(verbs)
+    _add_evaluate(verbs)
     _add_data(verbs)
     _add_market(verbs)
     _add_bench(verbs)
@@ -169,6 +171,39 @@ def _run_baselines(options: argparse.Namespace) -> None:
     print(to_json(results)) if options.json else baselines_table(results)
     for page in pages:
         print(f"page: {page}", file=sys.stderr)
+
+
+def _add_evaluate(verbs: Any) -> None:
+    from se_rl.baselines.settings import BaselinesConfig
+
+    parser = _verb(
+        verbs, "evaluate", "a trained policy on other data", "se-rl evaluate out/demo/ppo-strong-0.policy --data csi100"
+    )
+    parser.add_argument("policy", type=Path, metavar="RUN", help="a policy file, or a folder that holds one")
+    add_settings(parser, BaselinesConfig)
+    _add_unsafe(parser)
+    parser.set_defaults(run=_run_evaluate)
+
+
+def _add_unsafe(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--unsafe-no-sandbox", dest="unsafe", action="store_true",
+        help="run designed source even where no isolation is available; recorded in the result",
+    )  # fmt: skip
+
+
+def _run_evaluate(options: argparse.Namespace) -> None:
+    from se_rl.baselines.settings import BaselinesConfig
+    from se_rl.records.files import to_json
+    from se_rl.report.terminal import baselines_table, progress
+
+    config = read_settings(BaselinesConfig, options)
+    with progress(quiet=options.json) as say:
+        say("loading")
+        from se_rl.core.evaluate import evaluate_policy
+
+        results = evaluate_policy(options.policy, config, unsafe=options.unsafe, say=say)
+    print(to_json(results)) if options.json else baselines_table(results)
 
 
 def _add_data(verbs: Any) -> None:
@@ -294,7 +329,7 @@ def _report_import(summary: dict[str, Any], options: argparse.Namespace) -> None
 
 def _add_bench(verbs: Any) -> None:
     parser = _verb(verbs, "bench", "speeds on this machine, beside installed peers", "se-rl bench env --json")
-    parser.add_argument("what", choices=("book", "market", "env"), help="the order book, whole markets, or the worlds")
+    parser.add_argument("what", choices=BENCHES, help="what to measure")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for market (default: cpu)")
     parser.add_argument("--books", type=int, help="for market: how many at once (default: 4096, cuda 65536)")
     parser.add_argument("--seconds", type=float, default=2.0, help="time per measurement (default: 2)")

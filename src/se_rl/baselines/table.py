@@ -89,16 +89,8 @@ def run_baselines(
     `learned` also trains the default PPO, on history and in simulated markets. `per_order` adds the columns of every
     single order (numpy arrays) under that key, and the trained policies under `policies`.
     """
-    say(f"loading {config.data}")
-    dataset = load_dataset(config.data)
+    dataset, trial = open_trial(config, say=say)
     data = dataset.data
-    horizon = None if config.horizon == "session" else config.horizon
-    dates = dataset.dates(config.split)
-    orders = order_pairs(data, horizon, dates=dates, start=config.start, quantity=config.quantity)
-    if config.symbols:
-        chosen = [data.symbol_index(symbol) for symbol in config.symbols]
-        orders = orders.take(np.isin(orders.row // len(data.dates), chosen))
-    trial = Trial(config, data, orders)
     say(f"fitting on train days ({data.provenance.label})")
     fitted = fit_on_train(dataset)
     say(f"executing {len(trial.orders):,} orders")
@@ -118,7 +110,7 @@ def run_baselines(
     if forecast is not None:
         checks += _ridge_checks(trial, fitted, forecast, honest=tilted[0], twap=twap, rng=rng)
     require(checks)
-    results = _results(config, dataset, fitted, [*scores, bound], checks)
+    results = results_table(config, dataset, fitted, [*scores, bound], checks)
     for policy in policies:
         results["methods"][policy.name] |= policy.seeds()
     if learned:
@@ -127,6 +119,20 @@ def run_baselines(
     if per_order:
         results |= {"per_order": order_columns([*scores, bound]), "policies": policies}
     return results
+
+
+def open_trial(config: BaselinesConfig, *, say: Callable[[str], None] = lambda _: None) -> tuple[DataSet, Trial]:
+    """The data set that a configuration names and its orders."""
+    say(f"loading {config.data}")
+    dataset = load_dataset(config.data)
+    data = dataset.data
+    horizon = None if config.horizon == "session" else config.horizon
+    dates = dataset.dates(config.split)
+    orders = order_pairs(data, horizon, dates=dates, start=config.start, quantity=config.quantity)
+    if config.symbols:
+        chosen = [data.symbol_index(symbol) for symbol in config.symbols]
+        orders = orders.take(np.isin(orders.row // len(data.dates), chosen))
+    return dataset, Trial(config, data, orders)
 
 
 def _learned(
@@ -233,7 +239,7 @@ def mirrored(data: MarketData) -> MarketData:
     )
 
 
-def _results(
+def results_table(
     config: BaselinesConfig, dataset: DataSet, fitted: Fitted, scores: list[Score], checks: list[Check]
 ) -> dict[str, Any]:
     """Everything a reader needs to believe or reproduce the table, as plain data."""

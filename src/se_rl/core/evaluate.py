@@ -1,0 +1,85 @@
+"""`se-rl evaluate`: a saved policy on other data, beside TWAP and the foresight bound, under the table's self-checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from se_rl.baselines import schedules
+from se_rl.baselines.settings import BaselinesConfig
+from se_rl.baselines.table import Fitted, fit_on_train, open_trial, results_table
+from se_rl.config import ConfigError
+from se_rl.data.features import FeatureScales
+from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.worlds import Episodes
+from se_rl.evaluation.checks import bound_checks, identity_checks, require
+from se_rl.evaluation.evaluator import Score
+from se_rl.evaluation.execution import Actor, execute
+from se_rl.modules.defaults import Modules
+from se_rl.rl.policy import Neutral
+from se_rl.rl.policy_file import load_policy, read_weights
+from se_rl.rl.room import WEIGHT, LockedTraining, TrainingRoom
+
+POLICY = "*.policy"
+
+
+def evaluate_policy(
+    place: Path, config: BaselinesConfig, *, unsafe: bool = False, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
+    """Execute the configured orders with a saved policy (a file, or a folder that holds one)."""
+    path = policy_path(place)
+    facts = read_weights(path)[1]
+    with ExitStack() as stack:
+        room = stack.enter_context(TrainingRoom(unsafe=unsafe)) if facts["design"] else None  # before data is loaded
+        dataset, trial = open_trial(config, say=say)
+        fitted = fit_on_train(dataset)
+        scales = fitted.scales or FeatureScales.fit(trial.data)
+        world = StaticWorld(
+            trial.data, horizon=trial.orders.horizon, scales=scales,
+            half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps,
+        )  # fmt: skip
+        say(f"executing {len(trial.orders):,} orders with {path.name}")
+        actor, isolation = _actor(path, facts, room, horizon=world.horizon, rows=len(trial.orders))
+        record = execute(world, actor, Episodes(trial.orders)).record
+    name = str(facts.get("name", path.stem))
+    twap = trial.score("TWAP", schedules.twap(trial.orders))
+    scores, bound = [twap, Score(name, trial.panel, record)], trial.bound()
+    checks = identity_checks([*scores, bound], twap=twap, side_blind=[twap], capped=False) + bound_checks(scores, bound)
+    require(checks)
+    notes = (
+        () if fitted.scales else ("features are scaled by the evaluated days themselves: the data has no train days",)
+    )
+    results = results_table(config, dataset, Fitted(scales, None, (), notes), [*scores, bound], checks)
+    about = {key: facts.get(key) for key in ("name", "world", "trained_on", "seed", "work")}
+    return results | {"policy": about | {"file": str(path), "isolation": isolation}}
+
+
+def policy_path(place: Path) -> Path:
+    """The policy file that a path means."""
+    if place.is_file():
+        return place
+    found = sorted(place.glob(POLICY)) if place.is_dir() else []
+    best = [path for path in found if path.stem == "best"] or found
+    if not best:
+        raise ConfigError(f"{place} is no policy and holds none; give a {POLICY} file or the folder of a run")
+    if len(best) > 1:
+        names = ", ".join(path.name for path in best[:4])
+        raise ConfigError(f"{place} holds {len(best)} policies ({names}, ...); name one of them")
+    return best[0]
+
+
+def _actor(
+    path: Path, facts: dict[str, Any], room: TrainingRoom | None, *, horizon: int, rows: int
+) -> tuple[Actor, str]:
+    """The policy in use: a design of its own only behind the lock, the default one in this process."""
+    neutral = Neutral(**facts["neutral"].get("static", {}))
+    if room is None:
+        return load_policy(path, Modules())[0].runner("static"), "not needed (default design)"
+    weights = {WEIGHT + name: value.numpy() for name, value in read_weights(path)[0].items()}
+    trained = LockedTraining(
+        facts["design"], "ok", None, "", 0.0, facts["work"], (), facts["shape"], facts["action_map"], weights
+    )  # fmt: skip
+    actor = room.actor(trained, horizon=horizon, rows=rows, neutral=neutral)
+    return actor, actor.isolation
