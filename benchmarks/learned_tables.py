@@ -164,8 +164,8 @@ paired with TWAP (market orders) on the same seeds. "from grid": an output of 0 
 the product; "from TWAP": it means TWAP's slice, at the touch with limit orders.
 """
 
-HYBRID = """The strong default at 1x, the same budget in all: test days of the SYNTHETIC nasdaq100 universe (bps over TWAP, intervals
-by day) and fresh simulated episodes with limit orders (bps saved against TWAP, from the grid's schedule).
+HYBRID = """The strong default at 1x, the same budget in all: test days of the SYNTHETIC nasdaq100 universe (bps over TWAP,
+intervals by day) and fresh simulated episodes with limit orders (bps saved against TWAP, from the grid's schedule).
 """
 
 

@@ -1,0 +1,93 @@
+"""Learned baselines: seeds in equal parts, the same budget for all, policies that can be saved and evaluated again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from se_rl.baselines.learned import DESIGNS, dynamic_rows, learned_on_history, save_policies
+from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
+from se_rl.config import ConfigError
+from se_rl.core.evaluate import evaluate_policy, policy_path
+from se_rl.data.features import FeatureScales
+from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.task import order_pairs
+from se_rl.modules.defaults import Modules
+from se_rl.rl.policy_file import load_policy, read_weights, save_policy
+
+DATA = synthetic_market(SyntheticConfig(symbols=6, sessions=6))
+CONFIG = LearnedConfig(budget=0.05, seeds=2, fresh_orders=64, dynamic_horizon=10)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    train, test = DATA.dates[:4], DATA.dates[4:]
+    scales = FeatureScales.fit(DATA.select(dates=train))
+    return learned_on_history(DATA, order_pairs(DATA, 30, dates=test), scales, train_dates=train, config=CONFIG)
+
+
+def test_every_design_is_trained_with_every_seed_and_the_same_budget(learned) -> None:
+    assert [row.name for row in learned] == list(DESIGNS)
+    for row in learned:
+        assert [t.seed for t in row.trained] == [0, 1] and all(t.reason is None for t in row.trained)
+        assert all(CONFIG.budget <= t.work < CONFIG.budget * 3 for t in row.trained)
+        assert row.seeds()["seed_sd"] > 0 and row.seeds()["ended_early"] == []
+
+
+def test_a_row_is_the_mean_over_its_seeds(learned) -> None:
+    row = learned[0]
+    gains = [run.over_twap().mean for run in row.runs]
+    assert row.whole.over_twap().mean == pytest.approx(np.mean(gains))
+    np.testing.assert_allclose(row.record.net_price, np.mean([run.record.net_price for run in row.runs], axis=0))
+    np.testing.assert_allclose(row.record.forced_fills.sum(axis=1), 1.0, atol=1e-5)
+
+
+def test_the_simulated_table_pairs_everything_with_twap() -> None:
+    rows = dynamic_rows(CONFIG, takes_price=True)
+    assert list(rows) == ["TWAP", "grid constant", *DESIGNS]
+    assert rows["TWAP"]["saved_bps"] == 0 and rows["TWAP"]["cost_bps"] > 0
+    for row in rows.values():
+        assert row["twap_cost_bps"] == pytest.approx(rows["TWAP"]["cost_bps"])
+        assert row["saved_bps"] == pytest.approx(row["twap_cost_bps"] - row["cost_bps"], abs=1e-6)
+    assert "touch" in rows["grid constant"]["schedule"]
+
+
+def test_a_saved_policy_does_the_same_again(learned, tmp_path: Path) -> None:
+    save_policies(tmp_path, learned, data={"name": "synthetic"})
+    names = sorted(path.name for path in tmp_path.glob("*"))
+    assert names == ["ppo-naive-0.policy", "ppo-naive-1.policy", "ppo-strong-0.policy", "ppo-strong-1.policy"]
+    again, facts = load_policy(tmp_path / "ppo-strong-1.policy", Modules())
+    assert facts["trained_on"] == {"name": "synthetic"} and again.seed == 1
+    seen = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32)
+    answers = []
+    for runner in (learned[0].trained[1].runner("static"), again.runner("static")):
+        runner.start(5, 30)
+        answers.append(runner.act(seen)[0])
+    np.testing.assert_array_equal(*answers)
+
+
+def test_evaluate_scores_a_policy_on_other_data_and_locks_up_designed_source(learned, tmp_path: Path) -> None:
+    save_policies(tmp_path, learned[:1], data={"name": "synthetic"})
+    config = BaselinesConfig(data="csi100", horizon=30, symbols=("SYN001", "SYN002"))
+    plain = evaluate_policy(tmp_path / "ppo-strong-0.policy", config)
+    assert plain["policy"]["isolation"].startswith("not needed") and plain["methods"]["PPO strong"]["AFI"] == 0
+    facts = read_weights(tmp_path / "ppo-strong-0.policy")[1]
+    designed = tmp_path / "designed.policy"
+    source = {"reward": "def reward(step):\n    return step.traded_share * step.fill_price\n"}
+    save_policy(designed, learned[0].trained[0], design=source, facts={"name": facts["name"]})
+    locked = evaluate_policy(designed, config)
+    assert locked["policy"]["isolation"] in ("strong", "standard")
+    assert locked["methods"]["PPO strong"]["PA"] == plain["methods"]["PPO strong"]["PA"]
+
+
+def test_a_place_without_a_policy_is_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds none"):
+        policy_path(tmp_path)
+    for name in ("a.policy", "b.policy"):
+        (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match="name one of them"):
+        policy_path(tmp_path)
+    (tmp_path / "best.policy").touch()
+    assert policy_path(tmp_path).name == "best.policy"
