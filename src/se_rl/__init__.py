@@ -22,8 +22,18 @@ _PUBLIC = {
     "ExecutionEnvConfig": "se_rl.environments.execution_env",
     "StaticEnvironment": "se_rl.environments.static_env",
     "StaticVectorEnv": "se_rl.environments.static_env",
+    "DynamicEnvironment": "se_rl.environments.dynamic_env",
+    "MultiAgentEnvironment": "se_rl.environments.multi_agent_env",
     "BaselinesConfig": "se_rl.baselines.settings",
     "run_baselines": "se_rl.baselines.table",
+    "REWARD_FIELDS": "se_rl.modules.contracts",
+    "PROFILE_RANGES": "se_rl.modules.contracts",
+    "Modules": "se_rl.modules.defaults",
+    "TrainConfig": "se_rl.rl.trainer",
+    "train": "se_rl.rl.trainer",
+    "PPOAgent": "se_rl.rl.ppo_agent",
+    "PPOConfig": "se_rl.rl.ppo_agent",
+    "CodeValidator": "se_rl.llm.code_validator",
 }
 __all__ = ["__version__", *sorted(_PUBLIC)]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -23,6 +24,8 @@ from se_rl.rl.policy import ActionMap, Neutral, Policy
 from se_rl.rl.trainer import Trained
 
 FORMAT = 1
+_HASH = re.compile(rb'"sha256":"[0-9a-f]{64}"')
+"""The hash's place: facts are text inside JSON, where such quotes would be escaped, so the first match is the header's."""
 
 
 class PolicyFileError(ConfigError):
@@ -34,28 +37,31 @@ def save_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> Non
     from safetensors.torch import save
 
     weights = {name: value.detach().cpu().contiguous().clone() for name, value in module.state_dict().items()}
-    header = {"format": str(FORMAT), "facts": json.dumps(dict(facts), sort_keys=True), "sha256": digest(weights, facts)}
-    write_bytes(path, save(weights, metadata=header))
+    header = {"format": str(FORMAT), "facts": json.dumps(dict(facts), sort_keys=True), "sha256": "0" * 64}
+    content = save(weights, metadata=header)
+    write_bytes(path, _HASH.sub(f'"sha256":"{digest(content)}"'.encode(), content, count=1))
 
 
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Weights and facts of a file, refused unless it is whole."""
-    from safetensors import SafetensorError, safe_open
+    """Weights and facts of a file, refused unless it is whole to the last byte."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
     try:
-        with safe_open(path, framework="pt") as file:
-            header = file.metadata() or {}
-            weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-        facts = json.loads(header["facts"])
+        content = path.read_bytes()
     except OSError as error:
         raise PolicyFileError(f"policy {path} cannot be read: {error.strerror or error}; give a saved policy") from None
-    except (SafetensorError, KeyError, ValueError):
+    try:
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        if int(header["format"]) > FORMAT:
+            raise PolicyFileError(f"policy {path} has format {header['format']!r}, newer than {FORMAT}; update se-rl")
+        if header["sha256"] != digest(content):
+            raise PolicyFileError(f"policy {path} is damaged: its content does not match its hash; train it again")
+        return load(content), json.loads(header["facts"])
+    except PolicyFileError:
+        raise
+    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError):
         raise PolicyFileError(f"policy {path} is damaged or no policy of ours; train it again") from None
-    if int(header["format"]) > FORMAT:
-        raise PolicyFileError(f"policy {path} has format {header['format']}, newer than {FORMAT}; update se-rl")
-    if header["sha256"] != digest(weights, facts):
-        raise PolicyFileError(f"policy {path} is damaged: its content does not match its hash; train it again")
-    return weights, facts
 
 
 def load_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
@@ -87,6 +93,11 @@ def save_policy(path: Path, trained: Trained, *, design: Mapping[str, str], fact
 def load_policy(path: Path, modules: Modules) -> tuple[Trained, dict[str, Any]]:
     """A saved policy, and its facts; `modules` are the live modules of its design."""
     facts = read_weights(path)[1]
+    missing = {"shape", "action_map", "neutral", "work", "seed"} - set(facts)
+    if missing:
+        raise PolicyFileError(
+            f"policy {path} is no trained policy: it lacks {min(missing)}; load it where it was saved"
+        )
     policy = Policy(modules, **facts["shape"])
     load_weights(path, policy, {"shape": facts["shape"]})
     neutral = {name: Neutral(**value) for name, value in facts["neutral"].items()}
@@ -94,11 +105,6 @@ def load_policy(path: Path, modules: Modules) -> tuple[Trained, dict[str, Any]]:
     return trained, facts
 
 
-def digest(weights: Mapping[str, Tensor], facts: Mapping[str, Any]) -> str:
-    """SHA-256 over names, shapes and bytes of the weights and over the facts."""
-    total = hashlib.sha256(json.dumps(dict(facts), sort_keys=True).encode())
-    for name in sorted(weights):
-        value = weights[name].detach().cpu().contiguous()
-        total.update(f"{name} {tuple(value.shape)} {value.dtype}".encode())
-        total.update(value.numpy().tobytes())
-    return total.hexdigest()
+def digest(content: bytes) -> str:
+    """SHA-256 over every byte of a file, its own hash in the header taken as zeros."""
+    return hashlib.sha256(_HASH.sub(b'"sha256":"' + b"0" * 64 + b'"', content, count=1)).hexdigest()

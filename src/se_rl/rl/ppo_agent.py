@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from se_rl.modules.defaults import Modules, Network
 from se_rl.rl.policy import Policy
 from se_rl.rl.ppo import PPO, Batch, PPOSettings
-from se_rl.rl.rollout import Rollout
+from se_rl.rl.rollout import Rollout, advantages
 
 EDGE = 1e-6
 """Actions are kept this far inside (0, 1), where their log-odds are finite."""
@@ -42,6 +43,9 @@ class PPOConfig:
         for name in ("gamma", "gae_lambda"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a number from 0 to 1")
+        for name in ("ppo_epochs", "minibatches"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise ValueError(f"{name} is {getattr(self, name)}; use a whole number, 1 or more")
 
 
 class PPOAgent:
@@ -51,6 +55,8 @@ class PPOAgent:
     """
 
     def __init__(self, state_dim: int, action_dim: int, config: PPOConfig | None = None) -> None:
+        if state_dim < 1 or action_dim < 1:
+            raise ValueError(f"state_dim {state_dim} or action_dim {action_dim} is too small; use 1 or more of both")
         self.state_dim, self.action_dim, self.config = state_dim, action_dim, config or PPOConfig()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
@@ -61,8 +67,11 @@ class PPOAgent:
             learning_rate=self.config.actor_lr,
             epochs=self.config.ppo_epochs,
             entropy_bonus=self.config.entropy_bonus,
-            settings=PPOSettings(
-                minibatches=self.config.minibatches, clip=self.config.clip_epsilon, kl_stop=self.config.kl_stop
+            settings=PPOSettings(  # rewards come in any unit, so a clip of values in fixed units would only slow them
+                minibatches=self.config.minibatches,
+                clip=self.config.clip_epsilon,
+                kl_stop=self.config.kl_stop,
+                value_clip=0.0,
             ),
             generator=self._generator,
             groups=self.policy.groups(self.config),
@@ -94,6 +103,8 @@ class PPOAgent:
         taken = torch.as_tensor(np.asarray(action, np.float32).reshape(-1))
         if taken.shape != (self.action_dim,):
             raise ValueError(f"action has shape {tuple(taken.shape)}, expected ({self.action_dim},)")
+        if not bool(((taken >= 0.0) & (taken <= 1.0)).all()):
+            raise ValueError(f"action {taken.tolist()} is not within [0, 1]; store what select_action gave")
         if not (np.isfinite(reward) and np.isfinite(log_prob) and np.isfinite(value)):
             raise ValueError(f"reward {reward}, log_prob {log_prob} or value {value} is not finite")
         self._transitions.append((self._state(state), taken, float(reward), bool(done)))
@@ -110,13 +121,34 @@ class PPOAgent:
             mean, values, _ = self.policy(observations)
             log_probs = self.policy.log_prob(mean, outputs[:, 0])
         estimates = self._advantages(torch.tensor(rewards), values, torch.tensor(done))
-        rollout = Rollout(
-            observations, outputs, log_probs[:, None], values[:, None], torch.zeros((0, len(states), 1)), (),
-            torch.ones(1, dtype=torch.bool),
-        )  # fmt: skip
-        batch = Batch.of(rollout, estimates[:, None], policy=self.policy)
+        copies = -(-max(2, self.config.minibatches) // len(states))  # of few transitions, so that no minibatch is empty
+        observations, outputs, log_probs, values, estimates = (
+            column.repeat_interleave(copies, dim=1)
+            for column in (observations, outputs, log_probs[:, None], values[:, None], estimates[:, None])
+        )
+        kept, fields = torch.ones(copies, dtype=torch.bool), torch.zeros((0, len(states), copies))
+        batch = Batch.of(
+            Rollout(observations, outputs, log_probs, values, fields, (), kept), estimates, policy=self.policy
+        )
         first = self._first_ratio(batch)
         return self._learner.update([batch]) | {"first_ratio_error": first, "mean_reward": float(np.mean(rewards))}
+
+    def learn(
+        self, plays: Sequence[tuple[Rollout, Tensor]], *, weights: Sequence[float] | None = None
+    ) -> dict[str, float]:
+        """One update on batches of whole episodes, each a rollout of this policy and its rewards [step, order].
+
+        All batches enter the same optimiser steps, each with its weight (1 where none are given).
+        """
+        shares = [1.0] * len(plays) if weights is None else weights
+        gamma, lam = self.config.gamma, self.config.gae_lambda
+        batches = [
+            Batch.of(
+                rollout, advantages(rewards, rollout.values, gamma=gamma, lam=lam), policy=self.policy, weight=share
+            )
+            for (rollout, rewards), share in zip(plays, shares, strict=True)
+        ]
+        return self._learner.update(batches)
 
     def save(self, path: str | Path) -> None:
         """Write the weights (safetensors) and what they belong to (JSON), never half of them."""
@@ -153,6 +185,8 @@ class PPOAgent:
         row = torch.as_tensor(np.asarray(state, np.float32).reshape(-1))
         if row.shape != (self.state_dim,):
             raise ValueError(f"state has shape {tuple(row.shape)}, expected ({self.state_dim},)")
+        if not bool(torch.isfinite(row).all()):
+            raise ValueError("state is not finite; give numbers that the agent can learn from")
         return row
 
 
