@@ -93,6 +93,8 @@ def run_bench(
     seconds: float,
     device: str = "cpu",
     books: int | None = None,
+    model: str = "smollm2",
+    designs: int = 32,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """One of the benchmarks by name, with the machine it ran on."""
@@ -106,6 +108,10 @@ def run_bench(
         from se_rl.rl.bench import bench_ppo
 
         return {**bench_ppo(seconds=seconds, say=say), "machine": machine()}
+    if what == "llm":
+        from se_rl.llm.bench import bench_llm
+
+        return {**bench_llm(model, n=designs, say=say), "machine": machine()}
     if what == "sandbox":
         from se_rl.sandbox.bench import bench_sandbox
 

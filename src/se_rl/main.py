@@ -7,6 +7,7 @@ neither torch nor pandas.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import MISSING, fields, replace
@@ -30,6 +31,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `se-rl`; returns the exit code."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin for work starve a busy machine
     options = build_parser().parse_args(arguments)
     try:
         return int(options.run(options) or 0)
@@ -57,6 +59,7 @@ def build_parser() -> Parser:
     _add_evaluate(verbs)
     _add_data(verbs)
     _add_market(verbs)
+    _add_llm(verbs)
     _add_bench(verbs)
     doctor = _verb(verbs, "doctor", "what is installed and what would mend what is not", "se-rl doctor")
     doctor.set_defaults(run=_run_doctor)
@@ -327,12 +330,47 @@ def _report_import(summary: dict[str, Any], options: argparse.Namespace) -> None
         print(f"  note: {note}")
 
 
+def _add_llm(verbs: Any) -> None:
+    parser = verbs.add_parser("llm", help="language models: list, pull", description="Language models that design.")
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    listing = _verb(actions, "list", "the embedded models: which are here", "se-rl llm list")
+    listing.set_defaults(run=_run_llm_list)
+    pull = _verb(actions, "pull", "fetch and verify a model", "se-rl llm pull smollm2")
+    pull.add_argument("name", help="smollm2 or qwen-coder")
+    pull.set_defaults(run=_run_llm_pull)
+
+
+def _run_llm_list(options: argparse.Namespace) -> None:
+    from se_rl.llm.commands import model_rows
+    from se_rl.records.files import to_json
+    from se_rl.report.terminal import print_rows
+
+    rows = model_rows()
+    print(to_json({"models": rows})) if options.json else print_rows("Language models", rows)
+
+
+def _run_llm_pull(options: argparse.Namespace) -> None:
+    from se_rl.records.files import to_json
+    from se_rl.report.terminal import progress
+
+    with progress(quiet=options.json) as say:
+        say("loading")
+        from se_rl.llm.commands import pull_model
+
+        found = pull_model(options.name, say)
+    print(to_json(found) if options.json else f"{found['name']}: {found['folder']}")
+
+
 def _add_bench(verbs: Any) -> None:
     parser = _verb(verbs, "bench", "speeds on this machine, beside installed peers", "se-rl bench env --json")
     parser.add_argument("what", choices=BENCHES, help="what to measure")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for market (default: cpu)")
     parser.add_argument("--books", type=int, help="for market: how many at once (default: 4096, cuda 65536)")
     parser.add_argument("--seconds", type=float, default=2.0, help="time per measurement (default: 2)")
+    parser.add_argument("--llm", default="smollm2", metavar="NAME", help="for llm: the model (default: smollm2)")
+    parser.add_argument(
+        "--designs", type=int, default=32, metavar="N", help="for llm: designs per module (default: 32)"
+    )
     parser.set_defaults(run=_run_bench)
 
 
@@ -342,7 +380,10 @@ def _run_bench(options: argparse.Namespace) -> None:
     from se_rl.report.terminal import print_bench, progress
 
     with progress(quiet=options.json) as say:
-        result = run_bench(options.what, seconds=options.seconds, device=options.device, books=options.books, say=say)
+        result = run_bench(
+            options.what, seconds=options.seconds, device=options.device, books=options.books, model=options.llm,
+            designs=options.designs, say=say,
+        )  # fmt: skip
     print(to_json(result)) if options.json else print_bench(result)
 
 
