@@ -26,15 +26,17 @@ TOKEN = ""
 """The secret; empty everywhere but in the process that plays the unprotected parent."""
 LEVELS = (1.0, 2.0, 3.0)
 ARSENAL = (
-    "_posixshmem ast asyncio atexit base64 bdb cProfile code codecs concurrent.futures copy copyreg csv ctypes.util datetime"
-    " dbm.dumb decimal doctest faulthandler fcntl fileinput ftplib functools gc glob gzip http.client importlib.metadata"
-    " importlib.util inspect jinja2 linecache llvmlite.binding logging.config logging.handlers marshal mmap"
-    " multiprocessing.connection multiprocessing.pool multiprocessing.popen_fork multiprocessing.resource_tracker"
-    " multiprocessing.shared_memory multiprocessing.synchronize numba numpy.ctypeslib numpy.lib.npyio numpy.testing operator"
-    " pathlib pickle pkgutil pty py_compile random resource runpy sched secrets select shutil signal site smtplib socket"
-    " sqlite3 statistics string subprocess tarfile tempfile timeit tokenize torch.distributed torch.hub torch.multiprocessing"
-    " torch.overrides torch.package torch.utils.collect_env torch.utils.data traceback tracemalloc typing unittest.mock"
-    " urllib.request uuid warnings weakref xmlrpc.client yaml zipfile zipimport"
+    "_posixshmem ast asyncio atexit base64 bdb cProfile code codecs concurrent.futures copy copyreg csv ctypes.util"
+    " datetime dbm.dumb decimal doctest faulthandler fcntl fileinput ftplib functools gc glob gzip http.client"
+    " importlib.metadata importlib.util inspect jinja2.debug linecache llvmlite.binding logging.config"
+    " logging.handlers marshal mmap multiprocessing.connection multiprocessing.pool multiprocessing.queues"
+    " multiprocessing.popen_fork multiprocessing.resource_tracker multiprocessing.shared_memory"
+    " multiprocessing.synchronize numba numba.core.typing.cffi_utils numpy.ctypeslib numpy.lib.npyio numpy.ma"
+    " numpy.rec numpy.testing operator pathlib pickle pkgutil pty py_compile random resource runpy sched secrets"
+    " select shutil signal site smtplib socket sqlite3 statistics string subprocess tarfile tempfile timeit tokenize"
+    " torch.distributed torch.hub torch.multiprocessing torch.overrides torch.package torch.utils._device"
+    " torch.utils.collect_env torch.utils.data traceback tracemalloc typing unittest.mock urllib.request uuid warnings"
+    " weakref xmlrpc.client yaml zipfile zipimport"
 )
 """Modules that a worker finds already imported, so that an attack fails at the lock and not for want of an import."""
 
@@ -79,12 +81,16 @@ def warm_up() -> None:
     """Import what attacks use, and run each thing once that a locked process could not make."""
     for name in ARSENAL.split():
         import_module(name)
+    for name in ("idna", "rot13", "utf-7", "unicode_escape"):
+        import_module("codecs").lookup(name)
+    import numba
     import torch
 
     from se_rl.modules.loading import load_module
 
     load_module("def reward(step):\n    return step.news\n", "reward")
     torch.save(torch.zeros(1), import_module("io").BytesIO())
+    numba.njit(lambda x: x + x)(1.0)
     layer = torch.nn.Linear(2, 1)
     layer(torch.ones(1, 2)).sum().backward()
     honest({})
@@ -112,8 +118,21 @@ def policy(payload: dict[str, Any]) -> Callable[[Any], Any]:
     """A reward as a policy: its field `news` is the observation."""
     import torch
 
-    reward = _execute(payload["source"])["reward"]
+    from se_rl.modules.loading import load_module
+
+    source = payload["source"]
+    reward = load_module(source, "reward") if payload["guarded"] else _execute(source)["reward"]
     return lambda obs: reward(SimpleNamespace(news=torch.from_numpy(obs[:, 0])))
+
+
+def keep_contract(payload: dict[str, Any]) -> dict[str, Any]:
+    """Load an ordinary module and hold it to its contract."""
+    from contract_runs import RUNS
+
+    from se_rl.modules.loading import load_module
+
+    RUNS[payload["code_type"]](load_module(payload["source"], payload["code_type"]))
+    return {}
 
 
 def honest(_: dict[str, Any]) -> dict[str, Any]:
@@ -132,7 +151,6 @@ def _fingerprint() -> Iterator[Any]:
     import decimal
     import gc
     import math
-    import random
     import signal
     import threading
     import time
@@ -148,9 +166,9 @@ def _fingerprint() -> Iterator[Any]:
     class Plain:
         pass
 
-    rows, layer = torch.linspace(-1, 1, 8), nn.Linear(8, 2)
+    rows, layer = torch.linspace(-1, 2, 8), nn.Linear(8, 2)
     with torch.no_grad():
-        layer.weight.fill_(0.5)
+        layer.weight.fill_(0.7)
         layer.bias.zero_()
     yield from (
         torch.tanh(rows).sum(),
@@ -161,9 +179,9 @@ def _fingerprint() -> Iterator[Any]:
     )
     yield from (rows.dtype == torch.float32, torch.is_grad_enabled(), torch.is_inference_mode_enabled())
     yield from (math.sqrt(2.0), sum([1, 2]), len("abc"), max(1, 2), isinstance(1, int), int("4") + 1, level())
-    yield from (zlib.crc32(b"x"), len(json.dumps([1])), len("a b".split()), len(b"".join(message.pack({"a": 1}))))
-    yield from (np.sum(np.asarray([1.0, 2.0])), np.random.random(), np.geterr()["divide"] == "warn")
-    yield from (random.random(), time.monotonic() == CLAIM, sys.modules["math"] is math, sys.modules["json"] is json)
+    yield from (zlib.crc32(b"x"), len(json.dumps([1])), len(str.split("a b")), len(b"".join(message.pack({"a": 1}))))
+    yield from (np.sum(np.asarray([1.0, 2.0])), np.random.random(), np.geterr()["divide"] == "warn")  # noqa: NPY002 (its state)
+    yield from (time.monotonic() == CLAIM, sys.modules["math"] is math, sys.modules["json"] is json)
     yield from (sys.gettrace() is None, sys.getprofile() is None, sys.getrecursionlimit(), sys.getswitchinterval())
     yield from (len(sys.meta_path), len(sys.path_hooks), len(sys.path), gc.isenabled(), len(gc.callbacks))
     yield from (getattr(sys, name) is getattr(sys, f"__{name}__") for name in
@@ -174,7 +192,12 @@ def _fingerprint() -> Iterator[Any]:
         len(copyreg.dispatch_table),
         copyreg.dispatch_table[complex].__module__ == "copyreg",
     )
-    yield from (sys.intern.__name__ == "intern", sys.stdout is None, decimal.getcontext().prec, isinstance(Plain, type))
+    yield from (
+        sys.intern.__name__ == "intern",
+        sys.stdout is None,
+        decimal.getcontext().prec,
+        Plain.__name__ == "Plain",
+    )
     yield codecs.lookup_error("strict") is codecs.strict_errors
     sys.audit("canary")
     yield from (zlib.crc32(array.tobytes()) for array in room_data().get("train", {}).values())
