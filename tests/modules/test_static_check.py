@@ -125,3 +125,29 @@ def test_entries_are_held_to_their_signatures(source: str, code_type: str, word:
 @pytest.mark.parametrize("name", list(CONTRACTS))
 def test_nothing_is_no_module(name: str) -> None:
     assert "is missing" in message("", name)
+
+
+HOLES = {
+    "code in a type annotation": """
+import typing
+
+class A:
+    _evaluate = 1
+
+    def run(self):
+        return self._evaluate({}, {}, frozenset())
+
+def reward(step):
+    return step.fill_price
+""",
+    "types taken apart": "import typing\n\ndef reward(step):\n    typing.get_args(int)\n    return step.fill_price\n",
+    "anybody called self": "def f(self):\n    self.forward = 1\n\ndef reward(step):\n    f(nn.Linear)\n    return step.fill_price\n",
+    "self set anew": "class A:\n    def go(this):\n        self = nn.Linear\n        self.forward = 1\n\ndef reward(step):\n    return step.fill_price\n",
+    "a private name nobody set": "class A:\n    def go(self):\n        return self._base\n\ndef reward(step):\n    return A.go(step.fill_price)\n",
+    "a type through a type": "def reward(step):\n    type(type(1))('A', (), {})\n    return step.fill_price\n",
+}
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_holes_that_were_found_stay_closed(name: str) -> None:
+    assert check_source(HOLES[name], "reward") is not None

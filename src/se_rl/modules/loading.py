@@ -49,7 +49,7 @@ SAFE_BUILTINS = words(
 REFUSED_ATTRIBUTES = words(
     "format_map tofile dump dumps ctypes storage typed_storage untyped_storage data_ptr storage_offset as_strided "
     "as_strided_ as_strided_copy as_strided_scatter set_ resize_ resize_as_ share_memory share_memory_ pin_memory "
-    "record_stream from_file memmap compile backward mro with_traceback getfield setfield setflags byteswap"
+    "record_stream from_file memmap compile backward mro with_traceback getfield setfield setflags byteswap _evaluate"
 ) | {
     name
     for kind in (types.FrameType, types.CodeType, types.GeneratorType, types.CoroutineType, types.TracebackType)
@@ -160,6 +160,8 @@ def public_names(module_name: str) -> frozenset[str]:
         names |= TORCH_EXTRAS | set(dir(module._C._VariableFunctions)) | set(module.functional.__all__)
     elif module_name.startswith("torch"):
         names = {name for name in dir(module) if _is_of_torch(getattr(module, name))}
+    elif module_name == "typing":
+        names = {name for name in module.__all__ if name[0].isupper()} - {"ForwardRef"}
     else:
         names = set(getattr(module, "__all__", dir(module)))
     with warnings.catch_warnings():

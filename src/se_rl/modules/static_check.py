@@ -226,6 +226,9 @@ class _Walk(ast.NodeVisitor):
         self.scopes: list[set[str]] = []
         self.stored = frozenset(_bound(ast.walk(tree)))
         self.bound = set(self.stored)
+        classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+        self.methods = {child for node in classes for child in node.body if isinstance(child, ast.FunctionDef)}
+        self.own_names = {method.name for method in self.methods} | set(_set_on_self(tree))
         for node in ast.walk(tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
                 self._import(node, inside=node not in tree.body)
@@ -278,6 +281,10 @@ class _Walk(ast.NodeVisitor):
         """Defaults and annotations belong to the scope outside, the body to a new one."""
         self.visit(node.args)
         names = {child.arg for child in ast.iter_child_nodes(node.args) if isinstance(child, ast.arg)}
+        first = [a.arg for a in (node.args.posonlyargs + node.args.args)[:1]] if node in self.methods else []
+        if misused := {"self", "cls"} & (names | set(_bound(_own_nodes(body)))) - set(first):
+            name = misused.pop()
+            raise _Refused(node.lineno, f"only a method's first argument may be called {name}; use another name")
         self.scopes.append(names | set(_bound(_own_nodes(body))))
         for statement in body:
             self.visit(statement)
@@ -323,7 +330,8 @@ class _Walk(ast.NodeVisitor):
         name, owner = node.attr, node.value
         _check_dunder(name, node.lineno)
         private = name.startswith("_") and name not in ALLOWED_DUNDERS
-        of_self = isinstance(owner, ast.Name) and owner.id in ("self", "cls") and name not in _module_internals()
+        of_self = isinstance(owner, ast.Name) and owner.id in ("self", "cls") and name in self.own_names
+        of_self = of_self and name not in _module_internals()
         if name in REFUSED_ATTRIBUTES or re.fullmatch("register_.*hook", name) or (private and not of_self):
             raise _Refused(node.lineno, f"the attribute {name} is not allowed; use public functions of torch")
         if name == "format" and not _is_plain_format(owner):
@@ -350,10 +358,20 @@ class _Walk(ast.NodeVisitor):
         if drawn and self.code_type == "imagination" and not any(k.arg == "generator" for k in node.keywords):
             raise _Refused(node.lineno, f"{name} draws from no generator; write torch.{name.removesuffix('_like')}(shape,"
                            " generator=generator)")  # fmt: skip
+        if isinstance(function, ast.Call) and getattr(function.func, "id", "") == "type":
+            raise _Refused(node.lineno, "a type may not be called through type(...); write a class statement")
         if name != "type" or isinstance(function, ast.Attribute) or len(node.args) != 1 or node.keywords:
             self.visit(function)
         for child in [*node.args, *node.keywords]:
             self.visit(child)
+
+
+def _set_on_self(tree: ast.Module) -> Iterator[str]:
+    """Attributes that the source itself gives to its objects."""
+    for node in ast.walk(tree):
+        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if stored and isinstance(node.value, ast.Name) and node.value.id == "self":  # type: ignore[attr-defined]
+            yield node.attr  # type: ignore[attr-defined]
 
 
 def _check_dunder(name: str, line: int) -> None:
