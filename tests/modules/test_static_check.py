@@ -127,27 +127,18 @@ def test_nothing_is_no_module(name: str) -> None:
     assert "is missing" in message("", name)
 
 
+FINE = "\ndef reward(step):\n    return step.fill_price\n"
 HOLES = {
-    "code in a type annotation": """
-import typing
-
-class A:
-    _evaluate = 1
-
-    def run(self):
-        return self._evaluate({}, {}, frozenset())
-
-def reward(step):
-    return step.fill_price
-""",
-    "types taken apart": "import typing\n\ndef reward(step):\n    typing.get_args(int)\n    return step.fill_price\n",
-    "anybody called self": "def f(self):\n    self.forward = 1\n\ndef reward(step):\n    f(nn.Linear)\n    return step.fill_price\n",
-    "self set anew": "class A:\n    def go(this):\n        self = nn.Linear\n        self.forward = 1\n\ndef reward(step):\n    return step.fill_price\n",
-    "a private name nobody set": "class A:\n    def go(self):\n        return self._base\n\ndef reward(step):\n    return A.go(step.fill_price)\n",
-    "a type through a type": "def reward(step):\n    type(type(1))('A', (), {})\n    return step.fill_price\n",
+    "code in a type annotation": "class A:\n    _evaluate = 1\n\n    def run(self):\n        return self._evaluate({}, {})\n"
+    + FINE,
+    "types taken apart": "import typing\n\nX = 1\n\ndef f():\n    return typing.get_args(int)\n" + FINE,
+    "anybody called self": "def f(self):\n    self.forward = 1\n" + FINE,
+    "self set anew": "class A:\n    def go(this):\n        self = nn.Linear\n        self.forward = 1\n" + FINE,
+    "a private name nobody set": "class A:\n    def go(self):\n        return self._base\n" + FINE,
+    "a type through a type": "def f():\n    return type(type(1))('A', (), {})\n" + FINE,
 }
 
 
 @pytest.mark.parametrize("name", HOLES)
 def test_holes_that_were_found_stay_closed(name: str) -> None:
-    assert check_source(HOLES[name], "reward") is not None
+    assert check_source(FINE, "reward") is None and check_source(HOLES[name], "reward") is not None
