@@ -1,0 +1,79 @@
+"""How verbs are declared: one-line errors, an example in every help, options made from settings classes."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import MISSING, fields, replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from se_rl.config import load_yaml, parse
+
+FAILED, MISUSED = 1, 2
+"""Exit codes: the work failed, or the command was misused."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with one-line errors that say how to get help."""
+
+    def error(self, message: str) -> NoReturn:
+        """Exit with code 2 and one line."""
+        self.exit(MISUSED, f"{self.prog}: {message}; see `{self.prog} --help`\n")
+
+
+def verb(verbs: Any, name: str, summary: str, example: str) -> Parser:
+    """A verb with its help, an example and --json."""
+    parser: Parser = verbs.add_parser(
+        name,
+        help=summary,
+        description=summary[0].upper() + summary[1:] + ".",
+        epilog=f"example:\n  {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for machines")
+    return parser
+
+
+def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
+    """One option per field of a settings class; what is not given stays with the YAML file or the default."""
+    parser.add_argument("--config", type=Path, metavar="YAML", help="settings from a file; options given here win")
+    add_options(parser, kind)
+
+
+def add_options(parser: Any, kind: Any) -> None:
+    """The options alone, for settings that have no file of their own."""
+    for f in fields(kind):
+        default = None if f.default is MISSING else f.default
+        parser.add_argument(
+            f"--{f.name.replace('_', '-')}",
+            dest=f.name,
+            choices=f.metadata["choices"],
+            metavar=None if f.metadata["choices"] else f.metadata["metavar"],
+            nargs="+" if default == () else None,
+            help=f"{f.metadata['help']} (default: {_shown(default)})",
+        )
+
+
+def _shown(default: Any) -> str:
+    return {None: "none", (): "all"}.get(default, str(default))
+
+
+def read_settings(kind: Any, options: argparse.Namespace) -> Any:
+    """Settings from defaults, then the YAML file, then the command line."""
+    base = load_yaml(kind, options.config) if options.config else kind()
+    return given_settings(kind, options, base=base)
+
+
+def given_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) -> Any:
+    """Settings from the command line over those of `base` (None: the defaults)."""
+    given = {f.name: value for f in fields(kind) if (value := getattr(options, f.name)) is not None}
+    parsed = parse(kind, given, source="command line")
+    return replace(base or kind(), **{name: getattr(parsed, name) for name in given})
+
+
+def add_unsafe(parser: argparse.ArgumentParser) -> None:
+    """The option that overrides the refusal to run designed source unlocked."""
+    parser.add_argument(
+        "--unsafe-no-sandbox", dest="unsafe", action="store_true",
+        help="run designed source even where no isolation is available; recorded in the result",
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""`se-rl baselines` and `se-rl evaluate`: tables of strategies and of trained policies."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+from se_rl.commands.parsing import add_options, add_settings, add_unsafe, given_settings, read_settings, verb
+from se_rl.config import dump_yaml
+
+
+def add_baselines(verbs: Any) -> None:
+    """The verb `baselines`."""
+    from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
+
+    parser = verb(
+        verbs,
+        "baselines",
+        "the table of classical (and with --learned, learned) strategies on a data set",
+        "se-rl baselines --data nasdaq100 --horizon 240 --split test --html baselines.html",
+    )
+    add_settings(parser, BaselinesConfig)
+    learned = parser.add_argument_group("learned strategies")
+    learned.add_argument(
+        "--learned", action="store_true", help="also train the default PPO, on history and in simulated markets"
+    )
+    add_options(learned, LearnedConfig)
+    parser.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with charts")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="also write results.json, orders.parquet, config.yaml, report.html and trained policies there",
+    )
+    parser.set_defaults(run=_run_baselines)
+
+
+def _run_baselines(options: argparse.Namespace) -> None:
+    from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
+    from se_rl.records.files import to_json, write_parquet, write_text
+    from se_rl.report.terminal import baselines_table, progress
+
+    config = read_settings(BaselinesConfig, options)
+    learned = given_settings(LearnedConfig, options) if options.learned else None
+    with progress(quiet=options.json) as say:
+        from se_rl.baselines.table import run_baselines
+
+        results = run_baselines(config, learned=learned, per_order=bool(options.out), say=say)
+        orders, policies = results.pop("per_order", None), results.pop("policies", [])
+        pages = [page for page in (options.html, options.out and options.out / "report.html") if page]
+        if pages:
+            from se_rl.report.baselines_page import baselines_page
+
+            say("drawing the page")
+            html = baselines_page(results)
+        for page in pages:
+            write_text(page, html)
+            write_text(
+                page.with_suffix(".config.yaml") if page == options.html else page.with_name("config.yaml"),
+                dump_yaml(config),
+            )
+        if options.out:
+            write_text(options.out / "results.json", to_json(results))
+            write_parquet(options.out / "orders.parquet", orders)
+        if policies:
+            from se_rl.baselines.learned import save_policies
+
+            save_policies(options.out, policies, data=results["data"])
+    print(to_json(results)) if options.json else baselines_table(results)
+    for page in pages:
+        print(f"page: {page}", file=sys.stderr)
+
+
+def add_evaluate(verbs: Any) -> None:
+    """The verb `evaluate`."""
+    from se_rl.baselines.settings import BaselinesConfig
+
+    parser = verb(
+        verbs, "evaluate", "a trained policy on other data", "se-rl evaluate out/demo/ppo-strong-0.policy --data csi100"
+    )
+    parser.add_argument("policy", type=Path, metavar="RUN", help="a policy file, or a folder that holds one")
+    add_settings(parser, BaselinesConfig)
+    add_unsafe(parser)
+    parser.set_defaults(run=_run_evaluate)
+
+
+def _run_evaluate(options: argparse.Namespace) -> None:
+    from se_rl.baselines.settings import BaselinesConfig
+    from se_rl.records.files import to_json
+    from se_rl.report.terminal import baselines_table, progress
+
+    config = read_settings(BaselinesConfig, options)
+    with progress(quiet=options.json) as say:
+        say("loading")
+        from se_rl.core.evaluate import evaluate_policy
+
+        results = evaluate_policy(options.policy, config, unsafe=options.unsafe, say=say)
+    print(to_json(results)) if options.json else baselines_table(results)
