@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from se_rl.config import option, settings
-from se_rl.rl.fused import FusedGradient
+from se_rl.rl.fused import FusedPolicy
 from se_rl.rl.policy import Policy
 from se_rl.rl.rollout import Diverged, Rollout
+
+MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
+"""How slowly Adam's means of the gradient and of its square forget."""
 
 
 @settings
@@ -99,14 +102,13 @@ class PPO:
         self._generator = generator or torch.Generator().manual_seed(0)
         self._rates, parameters = zip(*(groups or [(learning_rate, list(policy.parameters()))]), strict=True)
         self._flat = [flatten(some) for some in parameters]
-        rates = [{"params": [flat], "lr": rate} for flat, rate in zip(self._flat, self._rates, strict=True)]
-        self._adam = torch.optim.Adam(rates, eps=1e-5, foreach=False)
-        self._fused = FusedGradient.of(policy)
+        self._moments = [(torch.zeros_like(flat), torch.zeros_like(flat)) for flat in self._flat]
+        self._left, self._steps = 1.0, 0
+        self._fused = FusedPolicy.of(policy)
 
     def anneal(self, left: float) -> None:
         """Scale the learning rates by what is left of the training, a tenth at least."""
-        for group, rate in zip(self._adam.param_groups, self._rates, strict=True):
-            group["lr"] = rate * max(left, 0.1)
+        self._left = max(left, 0.1)
 
     def update(self, batches: Sequence[Batch]) -> dict[str, float]:
         """Epochs of minibatch steps on the weighted sum of the worlds' losses; stops when the policy has moved enough."""
@@ -147,13 +149,13 @@ class PPO:
         """Add the gradient of one minibatch's weighted loss; the loss's terms as means over its rows."""
         samples = batch.samples(units)
         rows = batch.columns.index_select(0, samples)
-        used = rows.shape[1] - 4
-        outputs, (old, values, advantage, target) = rows[:, :used], rows[:, used:].unbind(1)
         if self._fused is not None:
             return self._fused.backward(
-                batch.observations.index_select(0, samples), outputs, old, values, advantage, target,
+                batch.observations.index_select(0, samples), rows.t().contiguous(),
                 settings=self.settings, entropy_bonus=self.entropy_bonus, weight=batch.weight,
             )  # fmt: skip
+        used = rows.shape[1] - 4
+        outputs, (old, values, advantage, target) = rows[:, :used], rows[:, used:].unbind(1)
         mean, value, _ = self.policy(self._with_inbox(batch, samples))
         log_prob = self.policy.log_prob(mean, outputs)
         terms = surrogate(log_prob, value, old, values, advantage, target, settings=self.settings)
@@ -172,14 +174,18 @@ class PPO:
         newest = torch.cat([windows[:, -1:, : self.policy.observation_size], heard[:, None]], dim=2)
         return torch.cat([windows[:, :-1], newest], dim=1)
 
+    @torch.no_grad()
     def _step(self) -> None:
-        """One step of Adam along the gradient, cut to its longest length."""
+        """One step of Adam along the gradient, cut to its longest length; on flat tensors it is three lines."""
         gradients = [_gradient(flat) for flat in self._flat]
         norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
         factor = (self.settings.gradient_norm / (norm + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factor)
-        self._adam.step()
+        self._steps += 1
+        first, second = 1.0 - MEAN_DECAY**self._steps, math.sqrt(1.0 - SQUARE_DECAY**self._steps)
+        for flat, gradient, rate, (mean, square) in zip(self._flat, gradients, self._rates, self._moments, strict=True):
+            mean.lerp_(gradient.mul_(factor), 1.0 - MEAN_DECAY)
+            square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1.0 - SQUARE_DECAY)
+            flat.addcdiv_(mean, square.sqrt().div_(second).add_(1e-5), value=-self._left * rate / first)
 
 
 def surrogate(

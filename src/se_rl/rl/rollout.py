@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from se_rl.environments.worlds import Episodes, World
 from se_rl.modules.defaults import Reward
+from se_rl.rl.fused import FusedPolicy
 from se_rl.rl.policy import ActionMap, Neutral, Policy, Window
 
 
@@ -61,39 +63,64 @@ def collect(
     n, horizon, used = len(episodes), world.horizon, 2 if world.takes_price else 1
     size = policy.observation_size + policy.message_size
     observations = torch.empty((horizon, n, size), device=device)
-    outputs = torch.empty((horizon, n, used), device=device)
-    log_probs, values = torch.empty((2, horizon, n), device=device)
+    heads = torch.empty((horizon, policy.actions + 1, n), device=device)
     fields = np.empty((horizon, len(world.field_names), n), np.float32)
     noise = torch.randn((horizon, n, used), generator=generator).to(device) * torch.exp(policy.log_std[:used])
-    observation, window = world.reset(episodes), Window(policy, n, device)
+    outputs = noise.transpose(1, 2).contiguous()  # the means are added step by step
+    observation, think = world.reset(episodes), _thinker(policy, n, device)
     for t in range(horizon):
-        seen = window.push(torch.from_numpy(observation))
-        observations[t] = seen[:, -1]
-        mean, values[t], features = policy(seen)
-        outputs[t] = mean[:, :used] + noise[t]
-        log_probs[t] = policy.log_prob(mean, outputs[t])
-        window.hear(features)
-        ratio = action_map.ratio(outputs[t, :, 0], steps_left=horizon - t, neutral=neutral).double().cpu().numpy()
+        think(torch.from_numpy(observation), observations[t], heads[t])
+        outputs[t] += heads[t, :used]
+        ratio = action_map.ratio(outputs[t, 0], steps_left=horizon - t, neutral=neutral).double().cpu().numpy()
         offset = None
         if world.takes_price:
-            offset = action_map.offset(outputs[t, :, 1], neutral=neutral).double().cpu().numpy()
+            offset = action_map.offset(outputs[t, 1], neutral=neutral).double().cpu().numpy()
         if not (np.isfinite(ratio).all() and (offset is None or np.isfinite(offset).all())):
             raise Diverged(f"the policy's output is not finite at step {t}")
         observation = world.step(ratio, offset, fields[t])
     by_field = torch.from_numpy(np.ascontiguousarray(fields.swapaxes(0, 1))).to(device)
     kept = torch.from_numpy(~world.broken).to(device)
-    return Rollout(observations, outputs, log_probs, values, by_field, world.field_names, kept)
+    by_order = outputs.transpose(1, 2).contiguous()
+    log_probs = policy.log_prob(heads.transpose(1, 2), by_order)
+    return Rollout(observations, by_order, log_probs, heads[:, -1].contiguous(), by_field, world.field_names, kept)
+
+
+def _thinker(policy: Policy, n: int, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], None]:
+    """A function that takes the world's observation and writes what the policy sees, and its means and value [., n]."""
+    window = Window(policy, n, device)
+
+    def by_module(observation: Tensor, seen: Tensor, heads: Tensor) -> None:
+        rows = window.push(observation)
+        seen.copy_(rows[:, -1])
+        mean, heads[-1], features = policy(rows)
+        heads[:-1] = mean.t()
+        window.hear(features)
+
+    if (fused := FusedPolicy.of(policy)) is None:
+        return by_module
+
+    def by_hand(observation: Tensor, seen: Tensor, heads: Tensor) -> None:
+        fused.forward(seen.copy_(observation), heads)
+
+    return by_hand
 
 
 def advantages(rewards: Tensor, values: Tensor, *, gamma: float, lam: float) -> Tensor:
     """Generalised advantage estimates [step, order] of whole episodes: nothing follows the last step."""
-    result, running = torch.empty_like(rewards), torch.zeros_like(rewards[0])
-    following = torch.zeros_like(running)
-    for t in range(len(rewards) - 1, -1, -1):
-        delta = rewards[t] + gamma * following - values[t]
-        running = delta + gamma * lam * running
-        result[t], following = running, values[t]
-    return result
+    following = torch.cat([values[1:], torch.zeros_like(values[:1])])
+    delta = rewards + gamma * following - values
+    decay, _ = _later(len(delta), gamma * lam, device=delta.device)
+    return decay @ delta
+
+
+def _later(steps: int, discount: float, *, device: torch.device) -> tuple[Tensor, Tensor]:
+    """[step, later step]: discount ** distance (0 for earlier ones), and the distance.
+
+    A discounted sum over all that follows is one matrix product with it: no loop over steps.
+    """
+    at = torch.arange(steps, device=device)
+    distance = (at - at[:, None]).clamp(min=0)
+    return torch.triu(discount ** distance.to(torch.float32)), distance
 
 
 _MARKET = (
@@ -131,10 +158,6 @@ def without_luck(estimates: Tensor, rollout: Rollout, *, discount: float) -> Ten
 
 def _ahead(move: Tensor, discount: float) -> Tensor:
     """What one share held now and worked off evenly to the end sees of the moves to come, discounted [step, order]."""
-    result, plain, aged = torch.empty_like(move), torch.zeros_like(move[0]), torch.zeros_like(move[0])
-    for t in range(len(move) - 1, -1, -1):
-        aged = discount * (aged + plain)  # sum of k * discount^k * move[t + k]
-        plain = move[t] + discount * plain
-        left = len(move) - t
-        result[t] = plain * (1.0 - 1.0 / left) - aged / left
-    return result
+    decay, distance = _later(len(move), discount, device=move.device)
+    left = torch.arange(len(move), 0, -1, device=move.device)[:, None]
+    return (decay * (1.0 - (1.0 + distance) / left)) @ move
