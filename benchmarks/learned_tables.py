@@ -1,19 +1,21 @@
 """What training brings: docs/results/learning.md, every figure from this command.
 
-    python benchmarks/learned_tables.py [--scale 1.0] [--workers 2]
+    python benchmarks/learned_tables.py [--scale 1.0] [--workers 2] [--only history|market|hybrid] [--keep DIR]
 
 History: the default PPO on real minute bars (../shared/data or SE_RL_SHARED_DATA) beside TWAP and XS ridge. Simulated
 market: naive and strong default, the grid's constant schedule and TWAP, at 10 and 25 % of volume, with market and with limit
 orders. Hybrid: one world alone against both. All on days or episodes that no training saw, five seeds, 1x and 3x budget.
-Budgets count work, so a busy machine changes the time this takes (about 20 minutes on two cores), not the figures.
+Budgets count work, so a busy machine changes the time this takes (about half an hour on two cores), not the figures.
+Finished parts are kept as JSON in `--keep`, so that an interrupted run goes on and parts may come from several machines.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -50,7 +52,8 @@ def on_history(name: str, design: str, budget: float) -> dict[str, Any]:
     score = Score(design, trial.panel, learned.record)
     over_ridge = score.estimate(score.pa() - ridge.pa())
     rows = {s.name: s.row(twap) for s in (twap, ridge, score)}
-    return {"rows": rows, "over_ridge": over_ridge, "seeds": learned.seeds(), "orders": len(trial.orders)}
+    ridged = {"mean": over_ridge.mean, "ci95": list(over_ridge.ci95)}
+    return {"rows": rows, "over_ridge": ridged, "seeds": learned.seeds(), "orders": len(trial.orders)}
 
 
 def simulated(participation: float, takes_price: bool, from_grid: bool, budget: float) -> dict[str, Any]:
@@ -112,11 +115,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--scale", type=float, default=1.0, help="factor on all budgets, to try the script out")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", choices=("history", "market", "hybrid"), help="run one part and write no page")
+    parser.add_argument("--keep", type=Path, default=ROOT / "out" / "learned_tables", help="where finished parts lie")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "learning.md")
     options = parser.parse_args()
-    if not DATA.exists():
-        sys.exit(f"real data not found in {DATA}; set SE_RL_SHARED_DATA to its folder")
     unit = BUDGET * options.scale
+    jobs = {key: job for key, job in all_jobs(unit).items() if options.only in (None, key[0])}
+    if any(key[0] == "history" for key in jobs) and not DATA.exists():
+        sys.exit(f"real data not found in {DATA}; set SE_RL_SHARED_DATA to its folder")
+    done = run(jobs, options.keep / f"{unit:g}", workers=options.workers)
+    if options.only is None:
+        options.out.write_text(page(done, unit))
+        print(options.out)
+
+
+def all_jobs(unit: float) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    """What is to be trained, by key: the function and its arguments."""
     jobs: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for times in TIMES:
         for name in SETS:
@@ -124,15 +138,19 @@ def main() -> None:
         for share in (0.10, 0.25):
             for price, grid in ((False, True), (True, True), (True, False)):
                 jobs["market", share, price, grid, times] = (simulated, share, price, grid, unit * times)
-    jobs |= {("hybrid", worlds): (hybrid, worlds, unit) for worlds in ("static", "dynamic", "both")}
-    with ProcessPoolExecutor(options.workers, mp_context=get_context("spawn")) as pool:
-        running = {key: pool.submit(*job) for key, job in jobs.items()}
-        done = {}
-        for key, future in running.items():
-            done[key] = future.result()
-            print(f"... {len(done)}/{len(jobs)} {' '.join(map(str, key))}", flush=True)
-    options.out.write_text(page(done, unit))
-    print(options.out)
+    return jobs | {("hybrid", worlds): (hybrid, worlds, unit) for worlds in ("static", "dynamic", "both")}
+
+
+def run(jobs: dict[tuple[Any, ...], tuple[Any, ...]], keep: Path, *, workers: int) -> dict[tuple[Any, ...], Any]:
+    """The results of all jobs; those that lie in `keep` are not run again."""
+    keep.mkdir(parents=True, exist_ok=True)
+    files = {key: keep / f"{'-'.join(map(str, key)).replace(' ', '_')}.json" for key in jobs}
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        running = {pool.submit(*job): key for key, job in jobs.items() if not files[key].exists()}
+        for count, future in enumerate(as_completed(running), 1):
+            files[running[future]].write_text(json.dumps(future.result()))
+            print(f"... {count}/{len(running)} {' '.join(map(str, running[future]))}", flush=True)
+    return {key: json.loads(file.read_text()) for key, file in files.items()}
 
 
 def page(done: dict[tuple[Any, ...], Any], unit: float) -> str:
@@ -176,7 +194,7 @@ def _history(name: str, done: dict[tuple[Any, ...], Any]) -> str:
     for (_, _, design, times), value in sorted(done.items(), key=lambda item: (item[0][2], item[0][3])):
         over, spread = value["over_ridge"], f"{value['seeds']['seed_sd']:.2f}"
         own = _over_twap(value["rows"][design])
-        rows.append([design, f"{times}x", *own, f"{over.mean:+.2f}", _interval(over.ci95), spread])
+        rows.append([design, f"{times}x", *own, _mean(over), _interval(over["ci95"]), spread])
     head = ["method", "budget", "over TWAP", "95 % CI", "specific", "over XS ridge", "95 % CI", "seed SD"]
     detectable = max(value["rows"][key[2]]["over_TWAP"]["detectable"] for key, value in done.items())
     small = f"Effects below {detectable:.1f} bps cannot be shown on these days."

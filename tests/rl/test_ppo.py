@@ -176,3 +176,10 @@ def test_log_prob_is_the_normal_density() -> None:
     normal = torch.distributions.Normal(mean, torch.exp(policy.log_std.detach()))
     torch.testing.assert_close(policy.log_prob(mean, outputs).detach(), normal.log_prob(outputs).sum(-1))
     assert math.isclose(PPO(policy, learning_rate=1e-3).entropy(), float(normal.entropy().sum()), rel_tol=1e-5)
+
+
+def test_a_batch_smaller_than_its_minibatches_is_learned_from() -> None:
+    torch.manual_seed(0)
+    policy = Policy(Modules(), observation_size=3, actions=1)
+    batch = Batch.of(rollout(policy, steps=1, orders=3), torch.randn((1, 3)), policy=policy)
+    assert math.isfinite(PPO(policy, learning_rate=1e-3).update([batch])["policy_loss"])

@@ -141,9 +141,10 @@ class PPO:
         return float((self.policy.log_std.detach() + 0.5 * math.log(2 * math.pi * math.e)).sum())
 
     def _shuffle(self, batch: Batch) -> list[Tensor]:
-        """The batch's units in random order, cut into minibatches."""
+        """The batch's units in random order, cut into minibatches; too few for that are gone through more than once."""
         order = torch.randperm(batch.units, generator=self._generator).to(self.policy.log_std.device)
-        return list(order.tensor_split(self.settings.minibatches))
+        parts = self.settings.minibatches
+        return list(order.repeat(-(-parts // len(order))).tensor_split(parts))
 
     def _backward(self, batch: Batch, units: Tensor) -> Tensor:
         """Add the gradient of one minibatch's weighted loss; the loss's terms as means over its rows."""
