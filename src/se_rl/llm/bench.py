@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from se_rl.llm.backends import Designer
-from se_rl.llm.extraction import normal_form
+from se_rl.llm.backends import Designer, Proposal, Request
+from se_rl.llm.extraction import extract, normal_form
 from se_rl.llm.generator import Attempt, DesignGenerator, Mode, Validator, open_designer
 from se_rl.modules.contracts import CODE_TYPES
 
@@ -16,23 +16,22 @@ PORTION = 32
 
 
 class Counted:
-    """A designer that counts what it writes: answers, tokens, seconds; drawn-again and repaired ones included."""
+    """A designer that keeps what it wrote, call by call, and the seconds it took; redraws and repairs included."""
 
     def __init__(self, designer: Designer) -> None:
         self._designer = designer
-        self.answers, self.tokens, self.seconds = 0, 0, 0.0
+        self.calls: list[list[Proposal]] = []
+        self.seconds = 0.0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._designer, name)
 
-    def propose(self, request: Any, n: int) -> Any:
-        """The designer's own proposals, counted."""
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        """The designer's own proposals, kept."""
         started = time.perf_counter()
-        proposals = self._designer.propose(request, n)
+        self.calls.append(self._designer.propose(request, n))
         self.seconds += time.perf_counter() - started
-        self.answers += len(proposals)
-        self.tokens += sum(proposal.output_tokens for proposal in proposals)
-        return proposals
+        return self.calls[-1]
 
 
 def bench_llm(
@@ -47,7 +46,8 @@ def bench_llm(
 ) -> dict[str, Any]:
     """Valid, distinct designs per minute of one model over all `modules`, n of each or as many as `seconds` each allow.
 
-    Everything counts: drawing repeats again, repairs, both stages of validation. The caller adds `machine`.
+    Everything counts: drawing repeats again, repairs, both stages of validation. `distinct` is what the generator hands on;
+    `distinct_before_redraws` what the model wrote by itself at first. The caller adds `machine`.
     """
     if n < 1:
         raise ValueError(f"n is {n}; ask for at least 1 design a module")
@@ -73,25 +73,30 @@ def _bench_module(
     generator: DesignGenerator, code_type: str, *, n: int, seconds: float, say: Callable[[str], None]
 ) -> dict[str, Any]:
     counted: Any = generator.designer
-    counted.answers, counted.tokens, counted.seconds = 0, 0, 0.0
+    counted.calls, counted.seconds = [], 0.0
     attempts: list[Attempt] = []
+    first: list[Proposal] = []
     started = time.perf_counter()
     while len(attempts) < n and time.perf_counter() - started < seconds:
         say(f"{code_type}: {len(attempts)} of {n}")
         written = [attempt.source for attempt in attempts if attempt.source]
         portion = min(PORTION, n - len(attempts))
+        calls = len(counted.calls)
         attempts += generator.generate(code_type, portion, seed=len(attempts), avoid=written)
+        first += counted.calls[calls]
     wall = time.perf_counter() - started
+    answers = [proposal for call in counted.calls for proposal in call]
     valid = [attempt.source for attempt in attempts if attempt.is_valid and attempt.source]
     faults = [attempt.faults[-1] for attempt in attempts if not attempt.is_valid and attempt.faults]
     return {
         "n": len(attempts),
         "valid": len(valid),
         "distinct": len({normal_form(source) for source in valid}),
+        "distinct_before_redraws": len({normal_form(extract(p.text, code_type).source or p.text) for p in first}),
         "seconds_per_design": wall / len(attempts),
-        "tokens_per_design": counted.tokens / len(attempts),
+        "tokens_per_design": sum(answer.output_tokens for answer in answers) / len(attempts),
         "model_seconds_per_design": counted.seconds / len(attempts),
-        "answers_per_design": counted.answers / len(attempts),
+        "answers_per_design": len(answers) / len(attempts),
         "repairs": sum(attempt.repairs for attempt in attempts),
         "faults": {fault: faults.count(fault) for fault in dict.fromkeys(faults)},
     }

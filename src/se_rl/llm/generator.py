@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol, cast
 
@@ -116,7 +117,10 @@ class DesignGenerator:
                 code_type, None, proposal, None, (*faults, cut if proposal.finish == "length" else found.reason)
             )
         key = code_type, found.source
-        verdict = self._verdicts[key] = self._verdicts.get(key) or self.validator.validate(found.source, code_type)
+        if key not in self._verdicts:
+            with _same_threads():
+                self._verdicts[key] = self.validator.validate(found.source, code_type)
+        verdict = self._verdicts[key]
         if not verdict.is_valid:
             faults = (*faults, f"{verdict.stage}: {verdict.error_message}")
         return Attempt(code_type, found.source, proposal, verdict, faults)
@@ -201,6 +205,16 @@ def open_designer(designer: Designer | str) -> Designer:
     from se_rl.llm.local import LocalDesigner
 
     return cast(Designer, LocalDesigner(designer))
+
+
+@contextmanager
+def _same_threads() -> Iterator[None]:
+    """The kernels that record steps for validation set the threads of OpenMP, and so torch's: a model would spin on them."""
+    import torch
+
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
 
 
 def _seed(*place: int) -> int:

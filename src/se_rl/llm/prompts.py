@@ -54,10 +54,11 @@ def anonymous(text: str) -> str:
     return _SYMBOL.sub(lambda found: found.group() if found.group() in _public_words() else HIDDEN, line)
 
 
-def module_text(source: str) -> str:
+def module_text(source: str, *, imports: bool = True) -> str:
     """A module's code alone: no comments, no docstrings, strings made anonymous; "" where it is not Python."""
     try:
         tree = ast.parse(source)
+        tree.body = [node for node in tree.body if imports or not isinstance(node, ast.Import | ast.ImportFrom)]
         for node in ast.walk(tree):
             _strip_docstring(node)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -103,9 +104,9 @@ def build_prompt(
         "contract": contract,
         "macro": anonymous(macro) if macro is not None else default_macro(),
         "micro": anonymous(micro) if micro is not None else default_micro(code_type),
-        "examples": [module_text(example) for example in examples],
+        "examples": [module_text(example, imports=not constrained) for example in examples],
         "history": [_told(item, constrained) for item in _ends(history, 2 if constrained else 6)],
-        "parent": parent and {"source": module_text(parent.source), "scores": _numbers(parent.scores)},
+        "parent": parent and _shown(parent, constrained),
         "chain_of_thought": chain_of_thought,
         "constrained": constrained,
     }
@@ -129,21 +130,29 @@ def _contract(code_type: str) -> Any:
 
 
 def _ends(history: Sequence[Scored], most: int) -> list[Scored]:
-    """At most so many designs, half of them the best and half the worst, worst first."""
-    ordered = sorted(history, key=lambda item: item.rank)
+    """At most so many designs that can be read, half of them the best and half the worst, worst first."""
+    ordered = sorted((item for item in history if module_text(item.source)), key=lambda item: item.rank)
     return ordered if len(ordered) <= most else ordered[: most // 2] + ordered[-(most - most // 2) :]
 
 
 def _told(item: Scored, short: bool) -> dict[str, str]:
     """One earlier design as a prompt shows it: scores, instruction, digest."""
-    text = module_text(item.source)
-    digest = _cut(" ".join(text.split()), 150) if short else _cut(text, 900)
+    text = module_text(item.source, imports=not short)
+    digest = _cut(" ".join(text.split()), 120) if short else _cut(text, 900)
     asked = _cut(anonymous(item.instruction), 60 if short else 300)
     return {"scores": _numbers(item.scores), "instruction": asked, "digest": digest}
 
 
+def _shown(parent: Scored, short: bool) -> dict[str, str]:
+    """The design to start from as a prompt shows it; one that is not Python is refused."""
+    text = module_text(parent.source, imports=not short)
+    if not text:
+        raise ValueError("the parent's source is not Python; give a design that was validated")
+    return {"source": text, "scores": _numbers(parent.scores)}
+
+
 def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 4] + " ..."
+    return text if len(text) <= most else text[: most - 5] + " ...\n"
 
 
 def _numbers(scores: Mapping[str, float]) -> str:

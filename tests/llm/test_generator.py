@@ -1,0 +1,235 @@
+"""The generator with a designer that follows a script, and with the real one where it is here; commands and benchmark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from se_rl.data.cache import cache_folder
+from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
+from se_rl.llm.bench import bench_llm
+from se_rl.llm.catalog import KNOWN
+from se_rl.llm.code_validator import CodeValidator, ValidationResult
+from se_rl.llm.commands import model_rows, pull_model
+from se_rl.llm.generator import DesignGenerator, GenerationError, LLMComponentGenerator, open_designer
+from se_rl.llm.ledger import Failure
+from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
+from se_rl.modules.grammar import GRAMMAR_BYTES, grammar, random_design
+from se_rl.modules.static_check import check_source
+
+REAL_CACHE = cache_folder()  # the user's own, asked for before tests get a private cache
+GOOD = CONTRACTS["reward"].examples[0]
+BAD = GOOD.replace("step.news", "step.nwes")
+
+
+class Scripted:
+    """A designer whose answers a function chooses; remembers what it was asked."""
+
+    name = "scripted"
+
+    def __init__(self, answer: Callable[[Request, int], str | None]) -> None:
+        self._answer = answer
+        self.asked: list[Request] = []
+        self.failures: list[Failure] = []
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        self.asked.append(request)
+        texts = [self._answer(request, i) for i in range(n)]
+        return [Proposal(text, output_tokens=9, model=self.name, request=request) for text in texts if text is not None]
+
+    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+        raise Unsupported("a script does not learn")
+
+
+class Local(Scripted):
+    """The same with weights at hand, as far as the generator can see."""
+
+    def log_probs(self, proposals: Sequence[Proposal]) -> None: ...
+
+
+class StaticStage:
+    """The first stage alone: what it lets through counts as valid."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
+        self.seen.append(code)
+        problem = check_source(code, code_type)
+        return ValidationResult(problem is None, "static" if problem else "passed", problem.message if problem else "")
+
+
+def _fenced(source: str) -> str:
+    return f"Here it is.\n```python\n{source}```\n"
+
+
+def test_good_answers_become_valid_attempts() -> None:
+    designer = Scripted(lambda request, i: _fenced(GOOD))
+    (first, second) = DesignGenerator(designer, StaticStage()).generate("reward", 2, seed=7, micro="Punish risk.")
+    assert first.is_valid and first.source == GOOD and first.repairs == 0 and first.faults == ()
+    assert second.proposal is not None and second.proposal.text == _fenced(GOOD)
+    (asked,) = designer.asked
+    assert asked.grammar is None and asked.seed == 7 and "Punish risk." in asked.messages[1]["content"]
+
+
+def test_a_module_is_mended_with_the_validators_words() -> None:
+    replies = iter([_fenced(BAD), "I am sorry.", _fenced(GOOD)])
+    designer = Scripted(lambda request, i: next(replies))
+    (attempt,) = DesignGenerator(designer, StaticStage()).generate("reward")
+    assert attempt.is_valid and attempt.repairs == 2 and attempt.source == GOOD
+    assert "nwes" in attempt.faults[0] and "no `reward`" in attempt.faults[1]
+    first, second, third = (request.messages for request in designer.asked)
+    assert second[:2] == first and second[2]["content"] == _fenced(BAD) and attempt.faults[0] in second[3]["content"]
+    assert third[2]["content"] == "I am sorry." and len({request.seed for request in designer.asked}) == 3
+
+
+def test_failures_are_data_after_the_last_try() -> None:
+    designer = Scripted(lambda request, i: _fenced(BAD))
+    attempts = DesignGenerator(designer, StaticStage(), tries=2).generate("reward", 3)
+    assert [attempt.is_valid for attempt in attempts] == [False] * 3
+    assert all(len(a.faults) == 3 and a.repairs == 2 and a.source == BAD for a in attempts)
+    assert len(designer.asked) == 1 + 3 * 2
+
+
+def test_what_never_came_is_an_attempt_too() -> None:
+    designer = Scripted(lambda request, i: _fenced(GOOD) if i == 0 else None)
+    designer.failures.append(Failure("hash", "timeout", "silence for 180 s", attempts=5, missing=2))
+    attempts = DesignGenerator(designer, StaticStage()).generate("reward", 3)
+    assert [a.is_valid for a in attempts] == [True, False, False]
+    assert attempts[2].source is None and attempts[2].faults == ("no answer from scripted: silence for 180 s",)
+
+
+def test_a_cut_answer_says_so() -> None:
+    designer = Scripted(lambda request, i: None)
+    designer.propose = lambda request, n: [Proposal("```python\ndef rew", output_tokens=900, finish="length")]  # type: ignore[method-assign]
+    (attempt,) = DesignGenerator(designer, StaticStage(), tries=0).generate("reward")
+    assert attempt.faults == ("the answer was cut at 900 tokens; write a shorter module",) and attempt.repairs == 0
+
+
+def test_a_missing_lock_is_not_held_against_the_model() -> None:
+    class NoRoom(StaticStage):
+        def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
+            return ValidationResult(False, "sandbox", "no isolation here")
+
+    designer = Scripted(lambda request, i: _fenced(GOOD))
+    (attempt,) = DesignGenerator(designer, NoRoom()).generate("reward")
+    assert not attempt.is_valid and attempt.faults == ("sandbox: no isolation here",) and len(designer.asked) == 1
+
+
+def test_local_models_write_under_the_grammar_and_repeats_are_drawn_again() -> None:
+    def answer(request: Request, i: int) -> str:
+        heat = request.temperature
+        return random_design("network", np.random.default_rng([request.seed, i if heat > 1.0 else i // 4]))
+
+    designer, validator = Local(answer), StaticStage()
+    attempts = DesignGenerator(designer, validator).generate("network", 8)
+    assert len({a.source for a in attempts}) == 8 and all(a.is_valid for a in attempts)
+    assert designer.asked[0].grammar == grammar("network") and designer.asked[0].max_tokens == GRAMMAR_BYTES["network"]
+    assert [request.temperature for request in designer.asked] == [1.0, 1.5]
+    assert len(validator.seen) == 8
+
+
+def test_a_model_that_only_repeats_still_brings_n_attempts_and_is_validated_once() -> None:
+    designer, validator = Local(lambda request, i: GOOD), StaticStage()
+    attempts = DesignGenerator(designer, validator).generate("reward", 5)
+    assert len(attempts) == 5 and len(designer.asked) == 4 and validator.seen == [GOOD]
+    again = DesignGenerator(designer, validator).generate("reward", 1, avoid=[GOOD])
+    assert len(again) == 1 and len(designer.asked) == 8
+
+
+def test_the_mode_can_be_chosen() -> None:
+    local, remote = Local(lambda request, i: GOOD), Scripted(lambda request, i: GOOD)
+    assert isinstance(remote, Designer)
+    assert DesignGenerator(local).constrained and not DesignGenerator(remote).constrained
+    assert not DesignGenerator(local, mode="free").constrained and DesignGenerator(remote, mode="grammar").constrained
+    coder = Local(lambda request, i: GOOD)
+    coder.name = "qwen-coder"
+    assert not DesignGenerator(coder).constrained
+    with pytest.raises(ValueError, match="mode is 'json'"):
+        DesignGenerator(local, mode="json")  # type: ignore[arg-type]
+
+
+def test_component_calls_return_source() -> None:
+    def answer(request: Request, i: int) -> str:
+        asked = request.messages[1]["content"]
+        (code_type,) = [name for name in CODE_TYPES if CONTRACTS[name].task in asked]
+        return _fenced("def nothing(): ...\n" if i == 0 else CONTRACTS[code_type].examples[1])
+
+    make = LLMComponentGenerator(Scripted(answer), StaticStage(), tries=0, candidates=2)
+    calls = {
+        "reward": make.generate_reward_function,
+        "network": make.generate_network_architecture,
+        "communication": make.generate_communication_protocol,
+        "profiling": make.generate_agent_profile,
+        "imagination": make.generate_imagination_module,
+    }
+    assert set(calls) == set(CODE_TYPES)
+    for code_type, call in calls.items():
+        assert call("Be bold.", seed=3) == CONTRACTS[code_type].examples[1]
+
+
+def test_a_component_that_never_comes_raises_with_the_reasons() -> None:
+    make = LLMComponentGenerator(Scripted(lambda request, i: _fenced(BAD)), StaticStage(), tries=1, candidates=2)
+    with pytest.raises(GenerationError, match=r"scripted wrote no valid reward in 2 attempts: static: line .*nwes"):
+        make.generate_reward_function()
+
+
+def test_models_are_opened_by_name() -> None:
+    designer = Scripted(lambda request, i: GOOD)
+    assert open_designer(designer) is designer
+    with pytest.raises(LlmError, match="se-rl llm pull smollm2"):
+        open_designer("smollm2")
+
+
+def test_a_design_passes_the_real_validator() -> None:
+    sources = {c: random_design(c, np.random.default_rng(1)) for c in ("reward", "profiling")}
+    for code_type, source in sources.items():
+        designer = Local(lambda request, i, source=source: source)
+        (attempt,) = DesignGenerator(designer, CodeValidator()).generate(code_type)
+        assert attempt.is_valid and attempt.source == source and attempt.validation is not None
+        assert attempt.validation.isolation in ("strong", "standard")
+
+
+def test_the_benchmark_counts_what_was_written() -> None:
+    def answer(request: Request, i: int) -> str:
+        return GOOD if i % 2 else f"def reward(step):\n    return {request.seed % 97 + i}.0 * step.news\n"
+
+    result = bench_llm(Scripted(answer), n=6, modules=("reward",), mode="free", validator=StaticStage())
+    row = result["detail"]["reward"]
+    assert (row["n"], row["valid"], row["distinct"], row["tokens_per_design"]) == (6, 6, 4, 9.0)
+    assert row["distinct_before_redraws"] == 4
+    local = bench_llm(Local(lambda r, i: answer(r, 0 if r.temperature == 1 else i)), n=3, modules=("reward",),
+                      validator=StaticStage())["detail"]["reward"]  # fmt: skip
+    assert (local["distinct"], local["distinct_before_redraws"], local["answers_per_design"]) == (3, 1, 5 / 3)
+    assert result["value"] > 0 and set(result) == {"name", "unit", "value", "peers", "ratios", "detail"}
+    failing = bench_llm(Scripted(lambda r, i: BAD), n=2, modules=("reward",), validator=StaticStage())["detail"][
+        "reward"
+    ]
+    assert (
+        failing["valid"] == failing["distinct"] == 0 and failing["repairs"] == 6 and failing["answers_per_design"] == 4
+    )
+    assert sum(failing["faults"].values()) == 2 and json.dumps(failing)
+    with pytest.raises(ValueError, match="n is 0"):
+        bench_llm(Scripted(answer), n=0)
+
+
+def test_commands_list_and_refuse() -> None:
+    rows = model_rows()
+    assert [row["name"] for row in rows] == list(KNOWN)
+    assert all(row["get"] == f"se-rl llm pull {row['name']}" and row["state"] == "absent" for row in rows)
+    with pytest.raises(LlmError, match="'gpt' is unknown"):
+        pull_model("gpt", say=lambda _: None)
+
+
+@pytest.mark.skipif(
+    not (REAL_CACHE / "models" / "smollm2").is_dir(), reason="smollm2 is not here; run: se-rl llm pull smollm2"
+)
+def test_the_real_model_writes_a_valid_reward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SE_RL_CACHE", str(REAL_CACHE))
+    attempts = DesignGenerator(open_designer("smollm2"), StaticStage()).generate("reward", 2)
+    assert all(attempt.is_valid for attempt in attempts) and len({attempt.source for attempt in attempts}) == 2
+    assert all(a.proposal and a.proposal.log_prob is not None for a in attempts)
