@@ -34,6 +34,8 @@ bench: setup-dev
 	@$(BIN)/se-rl bench book
 	@$(BIN)/se-rl bench market
 	@$(BIN)/se-rl bench env
+	@$(BIN)/se-rl bench ppo
+	@$(BIN)/se-rl bench sandbox
 
 clean:
 	rm -rf $(VENV) out build

@@ -155,7 +155,7 @@ def run(jobs: dict[tuple[Any, ...], tuple[Any, ...]], keep: Path, *, workers: in
 
 def page(done: dict[tuple[Any, ...], Any], unit: float) -> str:
     """The results as Markdown."""
-    parts = [HEAD.format(seeds=SEEDS, one=unit, three=3 * unit)]
+    parts = [HEAD.format(last=SEEDS - 1, one=unit, three=3 * unit)]
     for name in SETS:
         parts.append(_history(name, {key: value for key, value in done.items() if key[:2] == ("history", name)}))
     parts.append("## Simulated market\n" + MARKET)
@@ -169,9 +169,10 @@ def page(done: dict[tuple[Any, ...], Any], unit: float) -> str:
 
 HEAD = """# What training brings
 
-Made by `python benchmarks/learned_tables.py`: {seeds} seeds a row (0 to {seeds} minus 1), budgets of {one:g} work units (1x) and
+Made by `python benchmarks/learned_tables.py`: seeds 0 to {last} a row, budgets of {one:g} work units (1x) and
 {three:g} (3x); a unit is about a second of one core. An order is split equally among the seeds' policies; `seed SD` is the
-spread of the seeds' means. Nothing was chosen on the days or episodes shown here.
+spread of the seeds' means. Nothing was chosen on the days or episodes shown here: the default reward and its constants were
+chosen on the valid days of the synthetic nasdaq100 universe and on other simulated episodes.
 
 ## History
 Minute bars, T=240, test days, both sides, no costs, bps over TWAP, 95 % intervals by day.

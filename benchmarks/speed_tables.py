@@ -40,7 +40,7 @@ def main() -> None:
         "Made by `python benchmarks/speed_tables.py` on one machine in one run; ratios travel, figures do not.",
         "",
     ]
-    for what in ("book", "market", "env"):
+    for what in ("book", "market", "env", "ppo", "sandbox"):
         print(f"... {what}", file=sys.stderr)
         lines += section(run_bench(what, seconds=seconds))
     log = REPOSITORY / "docs" / "results" / "gpu.log"

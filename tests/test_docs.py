@@ -56,3 +56,15 @@ def test_readme_figures_are_those_of_the_results_page() -> None:
         assert f"{symbols} symbols, {days} days" in section
         assert f"| XS ridge | {gain} | {gain} | {bounds} |" in section
         assert f"beats TWAP: {spa}." in section
+
+
+def test_readme_figures_of_learning_are_those_of_the_results_page() -> None:
+    results = (REPOSITORY / "docs" / "results" / "learning.md").read_text()
+    text = (REPOSITORY / "README.md").read_text()
+    claimed = " ".join(text[text.index("What training adds") : text.index("Speeds, each")].split())
+    rows = [[cell.strip() for cell in line.split("|")] for line in results.splitlines() if line.startswith("| ")]
+    figures = {cell.removeprefix("+") for row in rows for cell in row}
+    found = re.findall(r"\[[-\d., ]+\]|-?\d+\.\d+", claimed)
+    assert len(found) >= 9
+    for figure in found:
+        assert figure in figures or any(figure in other for other in found if other.startswith("[")), figure

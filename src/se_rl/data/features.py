@@ -49,9 +49,7 @@ _NEGATED = ("best_bid", "best_ask", "imbalance", "return_since_open", "range_pos
 TURNED_FIELD = np.array(
     [PUBLIC_FIELDS.index("_".join(_SWAPPED.get(part, part) for part in name.split("_"))) for name in PUBLIC_FIELDS]
 )
-TURNED_SIGN = np.array(
-    [-1.0 if name in _NEGATED or "return" in name else 1.0 for name in PUBLIC_FIELDS], np.float32
-)
+TURNED_SIGN = np.array([-1.0 if name in _NEGATED or "return" in name else 1.0 for name in PUBLIC_FIELDS], np.float32)
 """A buyer's public field k is TURNED_SIGN[k] times the seller's field TURNED_FIELD[k]."""
 
 
