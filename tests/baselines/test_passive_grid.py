@@ -11,7 +11,7 @@ from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import arrival_price
-from se_rl.evaluation.execution import Constant, execute
+from se_rl.evaluation.execution import ConstantSchedule, execute
 from se_rl.market.profile import MarketProfile
 
 HORIZON = 10
@@ -36,9 +36,9 @@ def test_the_grid_has_every_pair_and_one_twap(grid) -> None:
 def test_market_twap_costs_what_twap_costs_and_all_at_once_more() -> None:
     world = DynamicWorld(horizon=HORIZON, bank=128, participation=0.2)
     episodes = world.draw(np.random.default_rng(0), 64)
-    twap = execute(world, Constant(), episodes).over_twap()
+    twap = execute(world, ConstantSchedule(), episodes).over_twap()
     assert twap.mean == pytest.approx(0.0, abs=1e-3) and twap.se < 1e-3
-    fast = execute(world, Constant(HORIZON), episodes).over_twap()
+    fast = execute(world, ConstantSchedule(HORIZON), episodes).over_twap()
     assert fast.mean < -3 * fast.se
 
 
@@ -64,7 +64,7 @@ def test_on_history_the_gain_is_the_price_advantage_over_arrival() -> None:
 def test_a_schedule_that_never_finishes_pays_for_it() -> None:
     world = DynamicWorld(horizon=HORIZON, takes_price=True, bank=32, participation=0.6)
     episodes = world.draw(np.random.default_rng(0), 16)
-    far = execute(world, Constant(1.0, 20.0), episodes)
+    far = execute(world, ConstantSchedule(1.0, 20.0), episodes)
     assert np.isnan(far.record.net_price).any(), "the market takes everything: raise the participation"
     assert np.isfinite(far.gain).all() and far.over_twap().mean < 0
 

@@ -11,7 +11,6 @@ import pytest
 import torch
 from zoo import ZOO
 
-from se_rl.environments.imagined import DRIFT_LIMIT as DRIFT_LIMIT_OF_THE_WORLD
 from se_rl.environments.market_pool import WarmPool
 from se_rl.llm.code_validator import recorded_steps
 from se_rl.modules import defaults, probation
@@ -247,10 +246,6 @@ def test_the_caller_s_random_numbers_stay() -> None:
     torch.manual_seed(5)
     probe(ZOO["network"]["mlp"], "network", recorded_steps())
     assert torch.equal(torch.rand(3), expected)
-
-
-def test_one_limit_of_drift() -> None:
-    assert probation.DRIFT_LIMIT == DRIFT_LIMIT_OF_THE_WORLD
 
 
 def test_the_warm_up_needs_nothing() -> None:

@@ -8,21 +8,21 @@ from __future__ import annotations
 import numpy as np
 
 from se_rl.environments.worlds import Episodes, World
-from se_rl.evaluation.execution import Constant, Executed, execute
+from se_rl.evaluation.execution import ConstantSchedule, Executed, execute
 
 MULTIPLES = (0.75, 1.0, 1.5, 2.0, 3.0)
 OFFSET_TICKS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 """Limits by their distance from the own touch; positive lies on the passive side."""
 
 
-def passive_grid(world: World, episodes: Episodes) -> list[tuple[Constant, Executed]]:
+def passive_grid(world: World, episodes: Episodes) -> list[tuple[ConstantSchedule, Executed]]:
     """Every constant schedule on the same episodes; without prices in the world, of market orders alone."""
     offsets = OFFSET_TICKS if world.takes_price else (0.0,)
-    schedules = [Constant(multiple, offset) for multiple in MULTIPLES for offset in offsets]
+    schedules = [ConstantSchedule(multiple, offset) for multiple in MULTIPLES for offset in offsets]
     return [(schedule, execute(world, schedule, episodes)) for schedule in schedules]
 
 
-def best_constant(world: World, rng: np.random.Generator, *, episodes: int = 256) -> Constant:
+def best_constant(world: World, rng: np.random.Generator, *, episodes: int = 256) -> ConstantSchedule:
     """The cheapest schedule of the grid on `episodes` drawn orders, both sides."""
     grid = passive_grid(world, world.draw(rng, episodes))
     whole = [(schedule, done) for schedule, done in grid if np.isfinite(done.gain).sum() > 1]

@@ -10,13 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.market_data import PRICE_FIELDS, MarketData, Provenance
+from se_rl.modules.contracts import LIMITS
 
 Array = npt.NDArray[np.float64]
 ImagineBars = Callable[[Array], Array]
 """Bars [path, bar, 5] (open, high, low, close, volume) to new ones of the same shape."""
-
-DRIFT_LIMIT = 0.1
-"""How far the mean log return of a bar may move, in standard deviations of a bar's log return."""
 
 
 def imagined_data(data: MarketData, imagine_bars: ImagineBars) -> MarketData:
@@ -68,10 +66,10 @@ def _check_drift(made: Array, real: Array) -> None:
     """Refuse paths whose mean move differs from that of the real ones: it would pay one side."""
     new, old = (_log_returns(bars) for bars in (made, real))
     drift, deviation = abs(new.mean() - old.mean()), old.std()
-    if drift > DRIFT_LIMIT * deviation:
+    if drift > LIMITS.imagined_drift * deviation:
         raise ValueError(
-            f"imagined bars drift by {1e4 * drift:.3g} bps a bar, at most {1e4 * DRIFT_LIMIT * deviation:.3g} "
-            f"({DRIFT_LIMIT:g} standard deviations of a bar) is allowed; keep the mean log return"
+            f"imagined bars drift by {1e4 * drift:.3g} bps a bar, at most {1e4 * LIMITS.imagined_drift * deviation:.3g} "
+            f"({LIMITS.imagined_drift:g} standard deviations of a bar) is allowed; keep the mean log return"
         )
 
 

@@ -23,7 +23,7 @@ class Actor(Protocol):
     def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]: ...
 
 
-class Constant:
+class ConstantSchedule:
     """A constant schedule: a multiple of the TWAP slice of what is left, at an offset in ticks from the touch."""
 
     def __init__(self, multiple: float = 1.0, offset: float = 0.0) -> None:

@@ -60,8 +60,6 @@ class Engine:
         from transformers import AutoModelForCausalLM
         from transformers.utils import logging
 
-        if self.threads:
-            torch.set_num_threads(self.threads)
         self.source.check()
         logging.disable_progress_bar()
         known = KNOWN.get(self.source.name)
@@ -139,7 +137,9 @@ class Engine:
 
     @contextlib.contextmanager
     def weights(self, adapter: str | None) -> Iterator[None]:
-        """Use the weights of this adapter (a name inside the model), or the untouched ones."""
+        """Use the weights of this adapter (a name inside the model), or the untouched ones, on the threads asked for."""
+        if self.threads:
+            torch.set_num_threads(self.threads)  # each time: kernels with threads of their own change torch's
         if self.peft is None:
             yield
         elif adapter is None:

@@ -97,6 +97,7 @@ class Limits:
     parameters: int = 300_000
     microseconds_per_row: float = 50.0
     reward_magnitude: float = 1e4
+    imagined_drift: float = 0.1  # of the mean log return of a bar, in standard deviations of one
     message_size: int = 8
     feature_dim: int = 512
 

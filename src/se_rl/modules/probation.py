@@ -6,8 +6,6 @@ and gains nothing by it: it is trained behind the same lock, and scored by the p
 
 from __future__ import annotations
 
-import hashlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -20,7 +18,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.nn.parameter import is_lazy
 
 from se_rl.data.features import CLIP
 from se_rl.market.simulation import Markets
@@ -34,6 +31,7 @@ from se_rl.modules.contracts import (
     REWARD_FIELDS,
 )
 from se_rl.modules.loading import IMPORTS, ModuleError, load_module, one_line
+from se_rl.modules.trial import SPLIT, Trial, is_out_of_memory, need, normal, timed
 from se_rl.sandbox.worker import room_data
 
 Floats = npt.NDArray[np.float32]
@@ -41,24 +39,17 @@ Recorded = Mapping[str, npt.NDArray[Any]]
 """`fields_WORLD` [schedule, field, step, order] and `merit_WORLD` [schedule] (higher is better, NaN unknown; the second half
 of the orders are the first half's other sides), `observations` [order, step, field], `bars` [date, path, bar, 5]."""
 
-ROWS, SPLIT, SINGLE = 4096, 600, 8
-"""Rows of the large batch; of them those that are also tried in parts and in reverse, and those tried alone."""
+ROWS = 4096
+"""Rows of the large batch."""
 BEHAVIOUR = 64
 """Numbers in a behaviour vector."""
-SAME = 0.01
-"""How far rounding may move a value when the batch changes, in standard deviations of the values."""
-PATIENCE = 4.0
-"""How many times slower than the limit a module may be: this machine may be a slow one."""
 RANKS_BADLY, RANKS_BACKWARDS = 0.2, -0.5
 """Rank correlations: below the first a reward is warned, below the second refused, for it would pay for bad trading."""
-DRIFT_LIMIT = 0.1
-"""How far imagination may move the mean log return of a bar, in standard deviations; the world that trains on it agrees."""
 MARKETS, BARS, BREAKS_OFTEN = 32, 60, 0.1
 AGENTS, SEEDS = 3, 8
 OBS, HEARD = len(OBSERVATION_FIELDS), LIMITS.message_size
 
 Load = Callable[[], Any]
-Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +69,14 @@ def probe(source: str, code_type: str, recorded: Recorded, *, salt: int = 0) -> 
     The salt moves what the module makes in memory: two forks of one process would agree on addresses otherwise. Running
     out of memory is left to the caller, the room has a word for it.
     """
-    trial = _Trial(code_type, salt)
+    trial = Trial(code_type, salt)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             load = partial(trial.attempt, load_module, source, code_type, what="its first lines")
             behaviour = _PROBES[code_type](load, recorded, trial)
     except Exception as error:
-        if _is_out_of_memory(error):
+        if is_out_of_memory(error):
             raise
         line = str(error) if isinstance(error, ModuleError) else one_line(error, code_type)
         return Verdict(" ".join(line.split())[:480])
@@ -99,143 +90,7 @@ def probe_in_room(payload: dict[str, Any]) -> dict[str, Any]:
     return asdict(verdict) | {"warnings": list(verdict.warnings)}
 
 
-def _need(fine: object, message: str) -> None:
-    if not fine:
-        raise ModuleError(message)
-
-
-def _is_out_of_memory(error: Exception) -> bool:
-    return isinstance(error, MemoryError) or "can't allocate memory" in str(error)  # the words are torch's
-
-
-class _Trial:
-    """One module on trial: runs it, digests its outputs, refuses what breaks the contract."""
-
-    def __init__(self, code_type: str, salt: int) -> None:
-        contract = CONTRACTS[code_type]
-        self.code_type, self._salt, self._taken = code_type, salt, list[object]()
-        self.name = f"{contract.entry}.forward" if contract.signature.startswith("class") else contract.entry
-        self.digest = hashlib.sha256()
-        self.warnings: list[str] = []
-
-    def attempt(self, call: Callable[..., Any], *inputs: Any, what: str) -> Any:
-        """Call the module's code; what it raises becomes one line."""
-        for size in range(512 * self._salt):  # the free pieces of memory of every small size that would be next
-            self._taken += [bytes(size % 512), float(size), object()]
-        try:
-            return call(*inputs)
-        except Exception as error:
-            if isinstance(error, ModuleError) or _is_out_of_memory(error):
-                raise
-            raise ModuleError(f"{one_line(error, self.code_type)}; this came with {what}") from error
-
-    def run(self, call: Callable[..., Any], given: Tensor, *more: Any, what: str, shape: Shape) -> Tensor:
-        """The output on `given`, of the right kind, finite, with the input left alone."""
-        name, before = self.name, given.clone()
-        out = self.attempt(call, given, *more, what=what)
-        _need(torch.equal(given, before), f"{name} changes its input; make new tensors, no in-place operations on it")
-        kind, seen = type(out).__name__, list(getattr(out, "shape", ()))
-        _need(isinstance(out, Tensor), f"{name} returned {kind}; return a float tensor of shape {list(shape)}")
-        _need(
-            seen == list(shape), f"{name} returned shape {seen} for {what}, expected {list(shape)}; return one row each"
-        )
-        wide = out.dtype == torch.float64 and self.code_type in ("reward", "imagination")
-        _need(wide or out.dtype == torch.float32, f"{name} returned {out.dtype}, expected torch.float32; use .float()")
-        out = out.detach()
-        bad = out[~torch.isfinite(out)]
-        _need(
-            not len(bad),
-            f"{name} is not finite ({bad[:1].sum():g}) in {len(bad):,} of {out.numel():,} values on {what}; guard"
-            " divisions, roots, logs and exponentials (clamp, + 1e-6)",
-        )
-        self.digest.update(np.ascontiguousarray(out.numpy()).tobytes())
-        return out
-
-    def batches(self, call: Callable[..., Any], rows: Tensor, *, edges: Mapping[str, Tensor], tail: Shape) -> Tensor:
-        """Batches of every kind must give each row the same finite value, in time; the values on `rows`."""
-
-        def run(given: Tensor, what: str) -> Tensor:
-            return self.run(call, given, what=what, shape=(len(given), *tail))
-
-        few, what = rows[:SPLIT], f"{len(rows):,} recorded rows"
-        alone = torch.cat([run(row, "a batch of 1 row") for row in few[:SINGLE].split(1)])
-        values, seconds = _timed(run, rows, what)
-        self.in_time(seconds, len(rows), "row")
-        _need(
-            torch.equal(values, run(rows, what)),
-            f"{self.name} gives other values when called again with the same rows; use no counters, clocks, hashes"
-            " of objects or random numbers (no dropout)",
-        )
-        for kind, edge in edges.items():
-            run(edge, kind)
-        parts = torch.cat([run(part, "a part of the rows") for part in few.tensor_split([SPLIT // 3])])
-        turned = run(few.flip(0), "the rows in reverse").flip(0)
-        moved = max(float((other - values[: len(other)]).abs().max()) for other in (parts, turned, alone))
-        largest = float(values.abs().max())
-        _need(
-            moved <= SAME * float(values.std()) + 1e-6 * largest,
-            f"{self.name} gives a row another value (by {moved:.3g}) when other rows of the batch change; use no mean,"
-            " sum, sort, norm or BatchNorm over the batch (dim 0)",
-        )
-        most = LIMITS.reward_magnitude
-        _need(largest <= most, f"{self.name} reaches {largest:.3g} on recorded rows; scale it down to at most {most:g}")
-        return values
-
-    def in_time(self, seconds: float, count: int, unit: str) -> None:
-        """No slower than allowed, with patience."""
-        each, most = 1e6 * seconds / count, LIMITS.microseconds_per_row
-        _need(
-            each <= PATIENCE * most,
-            f"{self.name} takes {each:.0f} microseconds a {unit}, {most:g} are allowed; use fewer or smaller layers and no"
-            f" loop over each {unit}",
-        )
-
-    def build(self, factory: Callable[..., Any], *sizes: int) -> nn.Module:
-        """A live network or communication of allowed size."""
-        live = self.attempt(factory, *sizes, what=f"{self.name.split('.')[0]}{sizes}")
-        parameters, most = list(live.parameters()), LIMITS.parameters
-        _need(not any(map(is_lazy, parameters)), "lazy layers have no size yet; use nn.Linear with sizes from obs_dim")
-        count = sum(p.numel() for p in parameters)
-        _need(count <= most, f"it has {count:,} parameters, at most {most:,} are allowed; use smaller layers")
-        return live
-
-    def learns(self, live: nn.Module, rows: Tensor) -> None:
-        """The gradient of the output reaches the parameters and is finite."""
-        trainable = {name: p for name, p in live.named_parameters() if p.requires_grad}
-        if not trainable:
-            return
-        out = live(rows)
-        _need(out.requires_grad, f"no gradient flows through {self.name}; use no detach(), no_grad() or numpy in it")
-        self.attempt((out * _normal(out.shape, 3)).sum().backward, what="the backward pass; avoid in-place operations")
-        gradients = {name: torch.zeros(1) if p.grad is None else p.grad for name, p in trainable.items()}
-        finite = all(torch.isfinite(gradient).all() for gradient in gradients.values())
-        _need(finite, f"the gradient of {self.name} is not finite; guard roots, norms and divisions (+ 1e-6)")
-        idle = [name for name, gradient in gradients.items() if not gradient.any()]
-        _need(len(idle) < len(trainable), f"no gradient reaches the parameters of {self.name}; use them for its output")
-        if idle:
-            self.warnings.append(f"no_gradient: nothing reaches {', '.join(idle[:5])}; use them or leave them out")
-        for name in sorted(gradients):
-            self.digest.update(gradients[name].numpy().tobytes())
-
-    def survives_saving(self, live: nn.Module, build: Callable[[], nn.Module], rows: Tensor) -> None:
-        """A new instance with the saved weights gives the same output; the weights are moved before, as training would."""
-        with torch.no_grad():
-            for seed, parameter in enumerate(live.parameters()):
-                parameter.add_(0.1 * _normal(parameter.shape, seed))
-        saved = {name: torch.from_numpy(value.detach().numpy().copy()) for name, value in live.state_dict().items()}
-        torch.manual_seed(1)
-        twin = build()
-        self.attempt(twin.load_state_dict, saved, what="load_state_dict; make all layers in __init__")
-        with torch.no_grad():
-            one, other = live(rows), twin(rows)
-        _need(
-            float((one - other).abs().max()) <= SAME * float(one.std()) + 1e-6,
-            f"{self.name} gives other values after saving and loading; keep every tensor that matters in nn.Parameter or"
-            " register_buffer",
-        )
-
-
-def _reward(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
+def _reward(load: Load, recorded: Recorded, trial: Trial) -> Floats:
     reward = load()
 
     def call(rows: Tensor) -> Any:
@@ -245,14 +100,14 @@ def _reward(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
     columns = {name: fields.transpose(0, 1).flatten(1) for name, fields in worlds.items()}
     joined = torch.cat(list(columns.values()), 1)
     low, high = (torch.tensor([getattr(f, end) for f in REWARD_FIELDS.values()]) for end in ("low", "high"))
-    corners = torch.where(_normal((64, len(low)), 1) > 0, low, high)
+    corners = torch.where(normal((64, len(low)), 1) > 0, low, high)
     edges = {
         "fields of 0 (or the end of the range next to it)": torch.zeros(1, len(low)).clamp(low, high),
         "fields at the ends of their ranges": torch.cat([low[None], high[None], corners]),
     }
     values = trial.batches(call, joined[:, _mixed(joined.shape[1])].T, edges=edges, tail=())
     varies = float(values.max() - values.min()) > 1e-6 * float(values.abs().max())
-    _need(varies, f"reward is {float(values[0]):.3g} on all recorded rows; let it depend on the fields of step")
+    need(varies, f"reward is {float(values[0]):.3g} on all recorded rows; let it depend on the fields of step")
     correlations = []
     for name, fields in worlds.items():
         shape = fields[:, 0].shape
@@ -270,9 +125,9 @@ def _ranking(totals: Tensor, merit: Tensor) -> float:
     return float(torch.where(gap.abs() > 1e-6 * totals.abs().max(), gap.sign(), 0.0).mean())
 
 
-def _check_ranking(correlation: float, trial: _Trial) -> None:
+def _check_ranking(correlation: float, trial: Trial) -> None:
     seen = f"rank correlation {correlation:.2f} with known good and bad trading"
-    _need(
+    need(
         correlation >= RANKS_BACKWARDS,
         f"reward ranks trading backwards: {seen} (refused below {RANKS_BACKWARDS}); turn its sign, a higher fill_price is"
         " better whatever the side",
@@ -282,47 +137,47 @@ def _check_ranking(correlation: float, trial: _Trial) -> None:
         trial.warnings.append(f"ranks_badly: {seen}, {RANKS_BADLY} or more is wanted; {mend}")
 
 
-def _network(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
+def _network(load: Load, recorded: Recorded, trial: Trial) -> Floats:
     factory = load()
     history = int(getattr(factory, "history", NETWORK_CONSTANTS["history"].default))
     padded = functional.pad(torch.tensor(recorded["observations"]), (0, 0, history - 1, 0))  # zeros before the first
     windows = padded.unfold(1, history, 1).transpose(2, 3).flatten(0, 1)
     rows = windows[_mixed(len(windows))].contiguous()
-    extreme = CLIP * _normal((64, history, OBS), 1).sign()
+    extreme = CLIP * normal((64, history, OBS), 1).sign()
     extreme[..., -2:] = (extreme[..., -2:] > 0).float()  # time and inventory left are shares
     edges = {"observations of 0": torch.zeros(1, history, OBS), f"observations of {CLIP:g} and -{CLIP:g}": extreme}
     live, width = _with_width(trial, factory, OBS, history)
     values = trial.batches(live, rows, edges=edges, tail=(width,))
     varies = (values.std(0) > 1e-6 * values.abs().max()).any()
-    _need(varies, "the features are the same for all recorded observations; let them depend on obs")
+    need(varies, "the features are the same for all recorded observations; let them depend on obs")
     trial.learns(live, rows[:SPLIT])
     trial.survives_saving(live, lambda: trial.build(factory, OBS, history), rows[:64])
     wide, wide_width = _with_width(trial, factory, OBS + HEARD, history)
     heard = functional.pad(rows[:8], (0, HEARD))
     trial.run(wide, heard, what=f"obs_dim {OBS + HEARD}, as where agents talk", shape=(8, wide_width))
     constants = [_share(getattr(factory, n, c.default), c.low, c.high) for n, c in NETWORK_CONSTANTS.items()]
-    shown = _scaled(values @ _normal((width,), 2))
+    shown = _scaled(values @ normal((width,), 2))
     return np.concatenate([np.array(constants, np.float32), shown])[:BEHAVIOUR]
 
 
-def _with_width(trial: _Trial, factory: Callable[..., Any], obs_dim: int, history: int) -> tuple[nn.Module, int]:
+def _with_width(trial: Trial, factory: Callable[..., Any], obs_dim: int, history: int) -> tuple[nn.Module, int]:
     live, most = trial.build(factory, obs_dim, history), LIMITS.feature_dim
     width: Any = getattr(live, "feature_dim", None)
     fine = type(width) is int and 1 <= width <= most
-    _need(fine, f"self.feature_dim is {width!r}; set it in __init__ to a whole number from 1 to {most}")
+    need(fine, f"self.feature_dim is {width!r}; set it in __init__ to a whole number from 1 to {most}")
     return live, width
 
 
-def _communication(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
+def _communication(load: Load, recorded: Recorded, trial: Trial) -> Floats:
     factory = load()
     seen = torch.tensor(recorded["observations"]).flatten(0, 1)
-    said = torch.tanh(seen @ _normal((OBS, HEARD), 1) / OBS**0.5)
+    said = torch.tanh(seen @ normal((OBS, HEARD), 1) / OBS**0.5)
     said = said.repeat(-(-AGENTS * ROWS // len(said)), 1)
     for agents in (1, 2):
         alone = said[: 8 * agents].view(8, agents, HEARD)
         trial.run(trial.build(factory, agents, HEARD), alone, what=f"{agents} agents", shape=alone.shape)
     messages = said[: AGENTS * ROWS].view(ROWS, AGENTS, HEARD)
-    ends = _normal((64, AGENTS, HEARD), 2).sign()
+    ends = normal((64, AGENTS, HEARD), 2).sign()
     edges = {"messages of 0": torch.zeros(1, AGENTS, HEARD), "messages of -1 and 1": ends}
     live = trial.build(factory, AGENTS, HEARD)
     values = trial.batches(live, messages, edges=edges, tail=(AGENTS, HEARD))
@@ -333,7 +188,7 @@ def _communication(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
 
 
 @torch.no_grad()
-def _check_hearing(live: nn.Module, messages: Tensor, trial: _Trial) -> None:
+def _check_hearing(live: nn.Module, messages: Tensor, trial: Trial) -> None:
     """Somebody's inbox depends on others, or all are silent. The weights have been moved: links from 0 show as well."""
     inbox = live(messages)
     for agent in range(AGENTS):
@@ -342,29 +197,29 @@ def _check_hearing(live: nn.Module, messages: Tensor, trial: _Trial) -> None:
         if not torch.equal(live(others)[:, agent], inbox[:, agent]):
             return
     mend = "use the messages of the others, or return torch.zeros_like(messages) for silence"
-    _need(not inbox.any(), f"no agent's inbox depends on what the others say; {mend}")
+    need(not inbox.any(), f"no agent's inbox depends on what the others say; {mend}")
     trial.warnings.append("silent: nobody hears anything; let the inbox depend on the messages of the others")
 
 
-def _profiling(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
+def _profiling(load: Load, recorded: Recorded, trial: Trial) -> Floats:
     profile = load()
-    _need(load() == profile, "profile() returns other numbers when called again; write fixed numbers")
+    need(load() == profile, "profile() returns other numbers when called again; write fixed numbers")
     markets = Markets(MARKETS, profile, parallel=False)
     bars = markets.run(BARS)[0]
     whole, broken = ~markets.broken, float(markets.broken.mean())
     mend = "raise maker_levels, maker_lots, maker_wake_rate or noise_limit_rate, or lower noise_market_rate"
-    _need(whole.any(), f"a side of the book ran empty in all {MARKETS} markets tried; {mend}")
+    need(whole.any(), f"a side of the book ran empty in all {MARKETS} markets tried; {mend}")
     if broken > BREAKS_OFTEN:
         trial.warnings.append(f"breaks_often: a side of the book ran empty in {broken:.0%} of markets; {mend}")
     close, volume = (np.ascontiguousarray(bars[name][:, whole]) for name in ("close", "volume"))
     lives = volume.any() and np.diff(close, axis=0).any()
-    _need(lives, "the market never trades or never moves; raise noise_market_rate or news_volatility")
+    need(lives, "the market never trades or never moves; raise noise_market_rate or news_volatility")
     trial.digest.update(close.tobytes() + volume.tobytes())
     shares = [_share(getattr(profile, name), low, high) for name, (low, high) in PROFILE_RANGES.items()]
     return np.pad(np.array(shares, np.float32), (0, BEHAVIOUR - len(shares)))
 
 
-def _imagination(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
+def _imagination(load: Load, recorded: Recorded, trial: Trial) -> Floats:
     imagine = load()
 
     def make(bars: Tensor, seed: int = 0, what: str = "recorded bars") -> Tensor:
@@ -375,18 +230,19 @@ def _imagination(load: Load, recorded: Recorded, trial: _Trial) -> Floats:
     flat = torch.tensor([10.0, 10.0, 10.0, 10.0, 0.0], dtype=torch.float64).repeat(2, days[0].shape[1], 1)
     for what, bars in {"1 path": days[0][:1], "100 bars": days[0][:, :100], "paths that stand still": flat}.items():
         make(bars.clone(), what=what)
-    made, seconds = _timed(lambda: [[make(day, seed) for day in days] for seed in range(SEEDS)])
+    made, seconds = timed(lambda: [[make(day, seed) for day in days] for seed in range(SEEDS)])
     first = made[0][0]
     again = "imagine gives other bars for the same bars and generator; draw only with generator=generator"
-    _need(torch.equal(first, make(days[0])), again)
+    need(torch.equal(first, make(days[0])), again)
     fixed = torch.equal(first, made[0][1]) and torch.equal(first, made[1][0])
-    _need(not fixed, "imagine depends neither on bars nor on generator; change the bars handed in")
+    need(not fixed, "imagine depends neither on bars nor on generator; change the bars handed in")
     trial.in_time(seconds, SEEDS * sum(day[..., 0].numel() for day in days), "bar")
     new, old = (torch.cat([_log_returns(day) for day in some]) for some in ([day for run in made for day in run], days))
     drift = float((new.mean() - old.mean()) / old.std())
-    _need(
-        abs(drift) <= DRIFT_LIMIT,
-        f"imagined prices drift: the mean log return of a bar moves by {drift:+.2f} standard deviations, {DRIFT_LIMIT:g} is"
+    most = LIMITS.imagined_drift
+    need(
+        abs(drift) <= most,
+        f"imagined prices drift: the mean log return of a bar moves by {drift:+.2f} standard deviations, {most:g} is"
         " allowed; subtract the mean of the moves and add that of the bars",
     )
     path = _log_returns(first).flatten()
@@ -402,22 +258,12 @@ def _checked_bars(made: Tensor, what: str) -> Tensor:
         "negative volume; use clamp(min=0)": volume < 0,
         "no low <= open, close <= high; take high as amax and low as amin of the four prices": outside,
     }.items():
-        _need(not wrong.any(), f"imagine made {int(wrong.sum()):,} of {wrong.numel():,} bars (from {what}) with {mend}")
+        need(not wrong.any(), f"imagine made {int(wrong.sum()):,} of {wrong.numel():,} bars (from {what}) with {mend}")
     return made.double()
 
 
 def _log_returns(bars: Tensor) -> Tensor:
     return bars[..., 3].log().diff(dim=1, prepend=bars[:, :1, 0].log())
-
-
-def _timed(call: Callable[..., Any], *inputs: Any) -> tuple[Any, float]:
-    """What a call returns and its CPU seconds: a busy machine shall refuse nobody."""
-    started = time.process_time()
-    return call(*inputs), time.process_time() - started
-
-
-def _normal(shape: Shape, seed: int) -> Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def _mixed(count: int) -> Tensor:
@@ -436,7 +282,7 @@ def _scaled(values: Tensor) -> Floats:
     return scaled.float().numpy()
 
 
-_PROBES: dict[str, Callable[[Load, Recorded, _Trial], Floats]] = {
+_PROBES: dict[str, Callable[[Load, Recorded, Trial], Floats]] = {
     "reward": _reward,
     "network": _network,
     "communication": _communication,
