@@ -148,8 +148,11 @@ def test_a_result_over_the_cap_is_invalid(plain_room: Room) -> None:
 
 
 def test_training_inside_is_bit_equal(room: Room) -> None:
+    import torch
+
     from se_rl.sandbox.bench import train_small
 
+    torch.set_num_threads(1)  # as inside; other tests may have changed it
     inside = room.call(f"{BENCH}:train_small", {"steps": 5}, seconds=60)
     assert inside.ok, inside
     assert inside.value["loss"].tobytes() == train_small({"steps": 5})["loss"].tobytes()
