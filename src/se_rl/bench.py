@@ -95,6 +95,7 @@ def run_bench(
     books: int | None = None,
     model: str = "smollm2",
     designs: int = 32,
+    repairs: int = 3,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """One of the benchmarks by name, with the machine it ran on."""
@@ -111,7 +112,7 @@ def run_bench(
     if what == "llm":
         from se_rl.llm.bench import bench_llm
 
-        return {**bench_llm(model, n=designs, say=say), "machine": machine()}
+        return {**bench_llm(model, n=designs, tries=repairs, say=say), "machine": machine()}
     if what == "sandbox":
         from se_rl.sandbox.bench import bench_sandbox
 

@@ -40,6 +40,7 @@ def bench_llm(
     n: int = 32,
     modules: Sequence[str] = CODE_TYPES,
     seconds: float = float("inf"),
+    tries: int = 3,
     mode: Mode = "auto",
     validator: Validator | None = None,
     say: Callable[[str], None] = lambda _: None,
@@ -52,7 +53,7 @@ def bench_llm(
     if n < 1:
         raise ValueError(f"n is {n}; ask for at least 1 design a module")
     designer = open_designer(model)
-    generator = DesignGenerator(cast(Designer, Counted(designer)), validator, mode=mode)
+    generator = DesignGenerator(cast(Designer, Counted(designer)), validator, tries=tries, mode=mode)
     say(f"loading {designer.name} and the locked room")
     generator.generate(modules[0], 1)
     detail: dict[str, Any] = {}
