@@ -56,6 +56,9 @@ def add_bench(verbs: Any) -> None:
     parser.add_argument(
         "--designs", type=int, default=32, metavar="N", help="for llm: designs per module (default: 32)"
     )
+    parser.add_argument(
+        "--repairs", type=int, default=3, metavar="N", help="for llm: repairs of free Python (default: 3)"
+    )
     parser.set_defaults(run=_run_bench)
 
 
@@ -67,7 +70,8 @@ def _run_bench(options: argparse.Namespace) -> None:
     with progress(quiet=options.json) as say:
         result = run_bench(
             options.what, seconds=options.seconds, device=options.device, books=options.books, model=options.llm,
-            designs=options.designs, say=say,
+            designs=options.designs,
+            repairs=options.repairs, say=say,
         )  # fmt: skip
     print(to_json(result)) if options.json else print_bench(result)
 
