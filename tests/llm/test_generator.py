@@ -15,6 +15,7 @@ from se_rl.llm.bench import bench_llm
 from se_rl.llm.catalog import KNOWN
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.llm.commands import model_rows, pull_model
+from se_rl.llm.endpoint import EndpointDesigner
 from se_rl.llm.generator import DesignGenerator, GenerationError, LLMComponentGenerator, open_designer
 from se_rl.llm.ledger import Failure
 from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
@@ -233,3 +234,10 @@ def test_the_real_model_writes_a_valid_reward(monkeypatch: pytest.MonkeyPatch) -
     attempts = DesignGenerator(open_designer("smollm2"), StaticStage()).generate("reward", 2)
     assert all(attempt.is_valid for attempt in attempts) and len({attempt.source for attempt in attempts}) == 2
     assert all(a.proposal and a.proposal.log_prob is not None for a in attempts)
+
+
+def test_a_designer_is_opened_by_address() -> None:
+    designer = open_designer("http://localhost:1/v1#my-model")
+    assert isinstance(designer, EndpointDesigner) and designer.model == "my-model"
+    with pytest.raises(LlmError, match="behind a #"):
+        open_designer("http://localhost:1/v1")

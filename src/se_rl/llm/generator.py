@@ -199,9 +199,16 @@ class LLMComponentGenerator:
 
 
 def open_designer(designer: Designer | str) -> Designer:
-    """A designer as it is, or the local model of that name or folder."""
+    """A designer as it is, the local model of that name or folder, or, as `URL#MODEL`, one behind an endpoint."""
     if not isinstance(designer, str):
         return designer
+    if designer.startswith(("http://", "https://")):
+        from se_rl.llm.endpoint import EndpointDesigner
+
+        address, _, model = designer.partition("#")
+        if not model:
+            raise LlmError(f"{designer} names no model; write it behind a #, as in http://localhost:8000/v1#my-model")
+        return EndpointDesigner(address, model)
     from se_rl.llm.local import LocalDesigner
 
     return cast(Designer, LocalDesigner(designer))
