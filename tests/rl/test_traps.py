@@ -22,7 +22,7 @@ from se_rl.environments.worlds import Episodes, Observation, World
 from se_rl.evaluation.checks import collapse_check
 from se_rl.evaluation.comparison import Estimate, clustered_mean
 from se_rl.evaluation.evaluator import Panel, Score
-from se_rl.evaluation.execution import Actor, Constant, Executed, execute
+from se_rl.evaluation.execution import Actor, ConstantSchedule, Executed, execute
 from se_rl.modules.defaults import Modules
 from se_rl.rl.trainer import TrainConfig, Training, train
 
@@ -108,9 +108,9 @@ def test_features_of_the_next_minute_would_be_seen_at_once(planted: MarketData) 
 def test_one_sided_drift_gives_no_edge(fair: MarketData) -> None:
     rising = with_drift(fair, 3.0)
     table = table_of(rising)
-    early = unseen(rising, Constant(3.0), table)
+    early = unseen(rising, ConstantSchedule(3.0), table)
     orders, record = early.record.orders, early.record
-    steady = unseen(rising, Constant(1.0), table).record
+    steady = unseen(rising, ConstantSchedule(1.0), table).record
     raw = price_advantage(record.net_price, steady.net_price, orders.side)
     buys, sells = raw[orders.side < 0].mean(), raw[orders.side > 0].mean()
     assert (
@@ -153,7 +153,7 @@ def test_a_policy_stuck_at_one_action_is_seen_and_harmless(planted: MarketData) 
 
 @pytest.mark.parametrize(("multiple", "ok"), [(0.0, False), (1.0, True)])
 def test_orders_left_to_forced_completion_are_seen(planted: MarketData, multiple: float, ok: bool) -> None:
-    run = unseen(planted, Constant(multiple), table_of(planted))
+    run = unseen(planted, ConstantSchedule(multiple), table_of(planted))
     assert run.forced.mean() == pytest.approx(0.0 if ok else 1.0, abs=1e-6)
     score = Score("constant", Panel.of(planted, run.record.orders), run.record)
     check = collapse_check(score)
