@@ -1,0 +1,135 @@
+"""What a run writes down: frozen records of designs, evaluations, model calls, instructions and adapters.
+
+A design is a mapping from module name to source; the text itself is a blob named by its SHA-256. Derived numbers are
+properties, and a design that fails is a record with a reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+DEFAULT = "default"
+"""The operator of the design that every run starts from."""
+
+
+def sha256(content: bytes | str) -> str:
+    """The name of a blob."""
+    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+
+
+def key_of(*parts: Any) -> str:
+    """A name for a piece of work, from everything its outcome depends on (plain data)."""
+    return sha256(json.dumps(parts, sort_keys=True, separators=(",", ":"), allow_nan=False))[:32]
+
+
+def design_id(modules: Mapping[str, str]) -> str:
+    """The name of a design, from the hashes of its modules: the same modules have the same name."""
+    return key_of(sorted(modules.items()))[:12]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One design that was proposed. `modules` maps code_type to the hash of its source; {} is the default design.
+
+    `module` is the code_type that was changed ("" for the default and for crossovers), `iteration` counts outer iterations
+    from 1, `call` and `place` say which answer of which model call it was ("" where no model wrote it), `reason` why it may
+    not be trained ("" where it may), `twin` the earlier candidate that it repeats ("" where it is new).
+    """
+
+    id: str
+    modules: Mapping[str, str]
+    operator: str
+    parents: tuple[str, ...] = ()
+    module: str = ""
+    iteration: int = 0
+    call: str = ""
+    place: int = 0
+    macro: str = ""
+    micro: str = ""
+    model: str = ""
+    adapter: str = ""
+    reason: str = ""
+    twin: str = ""
+    behaviour: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One training of a design at one rung with one seed, and what its policy scored on validation days and episodes.
+
+    `scores` are summary numbers in bps over TWAP (static_specific, static_total, dynamic, dynamic_x2, ...); `arrays` is the
+    blob (npz) of the same per order, `policy` that of the trained weights, `curve` that of the training's rows as JSON. A
+    training that gave no policy has status "failed" and a reason.
+    """
+
+    candidate: str
+    rung: int
+    seed: int
+    status: str
+    reason: str = ""
+    scores: Mapping[str, float] = field(default_factory=dict)
+    arrays: str = ""
+    policy: str = ""
+    curve: str = ""
+    work: float = 0.0
+    seconds: float = 0.0
+    isolation: str = ""
+    attempts: int = 1
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a score."""
+        return self.status == "ok"
+
+
+@dataclass(frozen=True)
+class ModelCall:
+    """One request to a language model, answered: the answers are a blob, so that a resumed run need not ask again."""
+
+    key: str
+    model: str
+    adapter: str
+    proposals: int
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    seconds: float
+    reply: str
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A text that tells the designer what to do: on the whole task (kind "macro") or on one module (kind: its code_type)."""
+
+    id: str
+    kind: str
+    text: str
+    operator: str
+    parents: tuple[str, ...] = ()
+    iteration: int = 0
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """One version of the designer's trained weights; `weights` is its blob, `stats` what the update measured."""
+
+    id: str
+    parent: str
+    weights: str
+    iteration: int
+    stats: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the journal. `key` is unique: what is written twice stands once."""
+
+    seq: int
+    at: float
+    kind: str
+    key: str
+    payload: Mapping[str, Any]
