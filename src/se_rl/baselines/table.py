@@ -81,13 +81,14 @@ def run_baselines(
     config: BaselinesConfig,
     *,
     learned: LearnedConfig | None = None,
+    others: Callable[[Trial, DataSet, Fitted], list[Learned]] | None = None,
     per_order: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run every baseline on one set; raises CheckError instead of returning a table that breaks a self-check.
 
-    `learned` also trains the default PPO, on history and in simulated markets. `per_order` adds the columns of every
-    single order (numpy arrays) under that key, and the trained policies under `policies`.
+    `learned` also trains the default PPO, on history and in simulated markets; `others` brings policies of one's own.
+    `per_order` adds the columns of every single order (numpy arrays) under that key, and the policies under `policies`.
     """
     dataset, trial = open_trial(config, say=say)
     data = dataset.data
@@ -96,6 +97,7 @@ def run_baselines(
     say(f"executing {len(trial.orders):,} orders")
     side_blind, tilted, forecast = _policies(trial, fitted)
     policies = _learned(trial, dataset, fitted, learned, say) if learned else []
+    policies += others(trial, dataset, fitted) if others else []
     taught = [Score(policy.name, trial.panel, policy.record) for policy in policies]
     twap, scores, bound = side_blind[0], side_blind + tilted + taught, trial.bound()
     say("running the self-checks")

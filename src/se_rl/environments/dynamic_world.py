@@ -177,6 +177,11 @@ class DynamicWorld:
         entry = rng.choice(len(self.bank), books, replace=books > len(self.bank))
         return self.bank.episodes(entry, horizon=self.horizon)
 
+    def filled_bank(self) -> EpisodeBank:
+        """The bank with every entry's baseline simulated, to share with other processes."""
+        self._look_up(self.bank.episodes(np.arange(len(self.bank)), horizon=self.horizon))
+        return self.bank
+
     def reset(self, episodes: Episodes) -> Observation:
         """Start these; what TWAP gets and the mids without our order are looked up, or simulated where they are new."""
         orders = episodes.of_horizon(self.horizon)

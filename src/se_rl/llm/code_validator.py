@@ -81,14 +81,16 @@ class CodeValidator:
         return _judged(first, second, seconds=time.monotonic() - started, deadline=self.seconds)
 
     def _probe_twice(self, payload: dict[str, Any]) -> tuple[Result, Result]:
-        """Both results; a shared room whose server has died is replaced once."""
-        for last_try in (False, True):
+        """Both results; workers killed from outside are tried again, a shared room whose server has died is replaced."""
+        for last_try in (False, False, True):
             room = self._own or shared_room(self.warmup, unsafe=self.unsafe)
             try:
                 _share_steps(room)
                 limits = {"seconds": self.seconds, "memory_bytes": MEMORY_BYTES, "result_bytes": RESULT_BYTES}
                 calls = [room.start(PROBE, payload | {"salt": salt}, **limits) for salt in (0, 1)]  # type: ignore[arg-type]
-                return calls[0].wait(), calls[1].wait()
+                results = calls[0].wait(), calls[1].wait()
+                if last_try or not any(result.status == "killed" for result in results):
+                    return results
             except SandboxError:
                 if last_try or self._own is not None:
                     raise

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from se_rl.llm.decoding import read
 CARD = "se_rl_adapter.json"
 WEIGHTS = "adapter_model.safetensors"
 _KEPT_PREFIXES = 4
+_WRAPPED = re.compile(r"\.(?:original_module|modules_to_save|base_layer)\b")  # what peft adds behind a module's name
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,29 @@ class LoraSettings:
     alpha: int = 32
     targets: tuple[str, ...] = ("q_proj", "v_proj")
     norms: bool = True
+
+
+def peft_config(model: Any, settings: LoraSettings) -> Any:
+    """What peft is told: low-rank updates of the targets, and every norm's gain as a whole vector of its own."""
+    from peft import LoraConfig
+    from transformers.pytorch_utils import Conv1D
+
+    parts = [(_WRAPPED.split(name)[0].rsplit(".", 1)[-1], module) for name, module in model.named_modules()]
+    norms = {name for name, module in parts if type(module).__name__.endswith("Norm")}
+    return LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=list(settings.targets),
+        modules_to_save=sorted(norms) if settings.norms else None,
+        fan_in_fan_out=any(isinstance(module, Conv1D) for name, module in parts if name in settings.targets),
+        lora_dropout=0.0,
+        task_type="CAUSAL_LM",
+    )
+
+
+def _settings(config: Any) -> LoraSettings:
+    targets = tuple(sorted(config.target_modules or ()))
+    return LoraSettings(config.r, config.lora_alpha, targets, bool(config.modules_to_save))
 
 
 class Engine:
@@ -114,16 +139,9 @@ class Engine:
 
     def new_adapter(self, settings: LoraSettings, *, seed: int) -> str:
         """Attach a neutral adapter and return its name inside the model."""
-        from peft import LoraConfig, get_peft_model
+        from peft import get_peft_model
 
-        config = LoraConfig(
-            r=settings.rank,
-            lora_alpha=settings.alpha,
-            target_modules=list(settings.targets),
-            modules_to_save=["norm"] if settings.norms else None,
-            lora_dropout=0.0,
-            task_type="CAUSAL_LM",
-        )
+        config = peft_config(self.model, settings)
         self.adapters += 1
         name = f"adapter{self.adapters}"
         with torch.random.fork_rng(devices=[]):
@@ -149,6 +167,36 @@ class Engine:
             self.peft.set_adapter(adapter)
             yield
 
+    def trainable(self, adapter: str) -> dict[str, torch.nn.Parameter]:
+        """What learning changes, by names that are the same for every adapter of one shape."""
+        with self.weights(adapter):
+            found = [(name, weight) for name, weight in self.peft.named_parameters() if weight.requires_grad]
+        return {name.replace(f".{adapter}", ""): weight for name, weight in found}
+
+    def pack(self, adapter: str, tensors: dict[str, torch.Tensor], card: dict[str, Any]) -> bytes:
+        """Tensors and a card as safetensors; the card also names the base and the adapter's shape."""
+        from safetensors.torch import save
+
+        shape = {"settings": asdict(_settings(self.peft.peft_config[adapter]))}
+        text = json.dumps({**self._base(), **shape, **card}, sort_keys=True)
+        return save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, {"card": text})
+
+    def unpack(self, content: bytes) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
+        """Attach an adapter of the shape that `pack` was given: its name inside the model, the tensors, the card."""
+        from safetensors import SafetensorError
+        from safetensors.torch import load
+
+        try:
+            tensors = load(content)
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            card = json.loads(header["__metadata__"]["card"])
+            told = card["settings"]
+            settings = LoraSettings(told["rank"], told["alpha"], tuple(told["targets"]), told["norms"])
+        except (ValueError, KeyError, TypeError, SafetensorError):
+            raise LlmError(f"these {len(content)} bytes are no whole adapter; give what adapter_bytes made") from None
+        self._check_base(card, card.get("label", ""))
+        return self.new_adapter(settings, seed=0), tensors, card
+
     def save_adapter(self, adapter: str, folder: Path, card: dict[str, Any]) -> None:
         """Write an adapter as safetensors, norm gains included, with a card that names its base; whole or not at all."""
         from peft import get_peft_model_state_dict
@@ -160,8 +208,7 @@ class Engine:
             built = Path(work) / "new"
             self.peft.peft_config[adapter].save_pretrained(str(built))
             save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, built / WEIGHTS)
-            base = {"base": self.source.name, "base_sha256": self.source.base_sha256()}
-            (built / CARD).write_text(json.dumps({**base, **card}, indent=2))
+            (built / CARD).write_text(json.dumps({**self._base(), **card}, indent=2))
             if folder.exists():
                 folder.rename(Path(work) / "old")
             built.rename(folder)
@@ -178,16 +225,21 @@ class Engine:
             state = load_file(folder / WEIGHTS)
         except (OSError, ValueError, SafetensorError):
             raise LlmError(f"{folder} is not a whole adapter of se-rl; name a folder that save_adapter wrote") from None
-        base = self.source.base_sha256()
-        if card["base_sha256"] != base:
-            theirs = f"{card['base']} {card['base_sha256'][:12]}"
-            ours = f"{self.source.name} {base[:12]}"
-            raise LlmError(f"adapter {folder} was trained on {theirs}, not on {ours}; use that model, or no adapter")
-        targets = tuple(sorted(config.target_modules or ()))
-        settings = LoraSettings(config.r, config.lora_alpha, targets, bool(config.modules_to_save))
-        name = self.new_adapter(settings, seed=0)
+        self._check_base(card, folder)
+        name = self.new_adapter(_settings(config), seed=0)
         set_peft_model_state_dict(self.peft, state, adapter_name=name)
         return name, card
+
+    def _base(self) -> dict[str, str]:
+        return {"base": self.source.name, "base_sha256": self.source.base_sha256()}
+
+    def _check_base(self, card: dict[str, Any], adapter: object) -> None:
+        ours = self._base()
+        if card["base_sha256"] != ours["base_sha256"]:
+            theirs, ours_told = (f"{each['base']} {each['base_sha256'][:12]}" for each in (card, ours))
+            raise LlmError(
+                f"adapter {adapter} was trained on {theirs}, not on {ours_told}; use that model, or no adapter"
+            )
 
     def prefix(self, messages: list[dict[str, str]], prompt: list[int], key: object) -> PromptCache | None:
         """The prompt's beginning already read: all messages but the last, kept from call to call under `key`.

@@ -36,8 +36,9 @@ class Candidate:
     """One design that was proposed. `modules` maps code_type to the hash of its source; {} is the default design.
 
     `module` is the code_type that was changed ("" for the default and for crossovers), `iteration` counts outer iterations
-    from 1, `call` and `place` say which answer of which model call it was ("" where no model wrote it), `reason` why it may
-    not be trained ("" where it may), `twin` the earlier candidate that it repeats ("" where it is new).
+    from 1, `call` and `place` say which answer of which model call it was ("" where no model wrote it), `prompt` is the blob
+    of the chat that asked for it (JSON), `reason` says why it may not be trained ("" where it may), `twin` names the earlier
+    candidate that it repeats ("" where it is new).
     """
 
     id: str
@@ -55,6 +56,7 @@ class Candidate:
     reason: str = ""
     twin: str = ""
     behaviour: tuple[float, ...] = ()
+    prompt: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,11 @@ from se_rl.config import option, settings
 from se_rl.data.calendar import SessionGrid
 from se_rl.data.features import FeatureScales, observation_table
 from se_rl.data.market_data import MarketData, Provenance
-from se_rl.environments.dynamic_world import DynamicWorld
+from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import MixedWorld, Observation, World
+from se_rl.market.profile import MarketProfile
 from se_rl.modules.defaults import Imagine, Modules
 
 Worlds = Literal["both", "static", "dynamic"]
@@ -44,12 +45,13 @@ def make_worlds(
     data: MarketData | None,
     scales: FeatureScales | None = None,
     table: Observation | None = None,
+    bank: EpisodeBank | None = None,
     seed: int = 0,
 ) -> dict[str, World]:
     """The design's worlds. Half of the static world's episodes are imagined where the design imagines any.
 
-    `data` holds train days only, `table` their observations where they exist already. Raises ValueError, in one line,
-    where imagined bars break their contract.
+    `data` holds train days only, `table` their observations where they exist already, `bank` simulated episodes of the
+    default market. Raises ValueError, in one line, where imagined bars break their contract.
     """
     worlds: dict[str, World] = {}
     if config.worlds != "dynamic":
@@ -60,16 +62,24 @@ def make_worlds(
             real if modules.imagine is None else MixedWorld([real, _imagined(modules.imagine, real, scales, seed)])
         )
     if config.worlds != "static":
-        worlds["dynamic"] = DynamicWorld(
-            profile=modules.profile,
-            horizon=config.dynamic_horizon,
-            participation=config.participation,
-            takes_price=config.takes_price,
-            agents=config.agents,
-            bank=config.bank,
-            seed=config.bank_seed,
-        )
+        known = bank if modules.profile == MarketProfile() else None
+        worlds["dynamic"] = dynamic_world(config, profile=modules.profile, bank=known)
     return worlds
+
+
+def dynamic_world(
+    config: GroundConfig, *, profile: MarketProfile | None = None, bank: EpisodeBank | None = None
+) -> DynamicWorld:
+    """The simulated market to train in, whose episodes may be known already."""
+    return DynamicWorld(
+        profile=profile,
+        horizon=config.dynamic_horizon,
+        participation=config.participation,
+        takes_price=config.takes_price,
+        agents=config.agents,
+        bank=bank or config.bank,
+        seed=config.bank_seed,
+    )
 
 
 def _imagined(imagine: Imagine, real: StaticWorld, scales: FeatureScales | None, seed: int) -> StaticWorld:

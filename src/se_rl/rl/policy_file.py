@@ -21,6 +21,7 @@ from se_rl.config import ConfigError
 from se_rl.modules.defaults import Modules
 from se_rl.records.files import write_bytes
 from se_rl.rl.policy import ActionMap, Neutral, Policy
+from se_rl.rl.room import WEIGHT, LockedTraining
 from se_rl.rl.trainer import Trained
 
 FORMAT = 1
@@ -34,9 +35,12 @@ class PolicyFileError(ConfigError):
 
 def save_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
     """Write a module's weights and the facts that must agree when they are read again."""
+    _write(path, {name: v.detach().cpu().contiguous().clone() for name, v in module.state_dict().items()}, facts)
+
+
+def _write(path: Path, weights: dict[str, Tensor], facts: Mapping[str, Any]) -> None:
     from safetensors.torch import save
 
-    weights = {name: value.detach().cpu().contiguous().clone() for name, value in module.state_dict().items()}
     header = {"format": str(FORMAT), "facts": json.dumps(dict(facts), sort_keys=True), "sha256": "0" * 64}
     content = save(weights, metadata=header)
     write_bytes(path, _HASH.sub(f'"sha256":"{digest(content)}"'.encode(), content, count=1))
@@ -88,6 +92,13 @@ def save_policy(path: Path, trained: Trained, *, design: Mapping[str, str], fact
     shape = {name: getattr(policy, name) for name in ("observation_size", "actions", "agents", "message_size")}
     about = {"shape": shape, "action_map": asdict(trained.action_map), "neutral": neutral, "design": dict(design)}
     save_weights(path, policy, {**facts, **about, "seed": trained.seed, "work": trained.work})
+
+
+def save_locked(path: Path, trained: LockedTraining, facts: Mapping[str, Any]) -> None:
+    """Write a policy that was trained behind the lock, as the same file; `facts` hold its seed and neutral schedules."""
+    weights = {name.removeprefix(WEIGHT): torch.from_numpy(v.copy()) for name, v in (trained.weights or {}).items()}
+    about = {"shape": trained.shape, "action_map": trained.action_map, "design": dict(trained.sources)}
+    _write(path, weights, {**facts, **about, "work": trained.work})
 
 
 def load_policy(path: Path, modules: Modules) -> tuple[Trained, dict[str, Any]]:

@@ -18,6 +18,7 @@ import torch
 from se_rl.config import parse, to_dict
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
+from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.modules.contracts import CONTRACTS
 from se_rl.modules.loading import load_design
 from se_rl.rl.grounds import GroundConfig, data_arrays, data_from_arrays, make_worlds
@@ -28,7 +29,7 @@ from se_rl.sandbox.policy_server import PolicyServer
 from se_rl.sandbox.server import Room
 from se_rl.sandbox.worker import room_data
 
-TRAIN, WEIGHT = "train", "weight:"
+TRAIN, BANK, WEIGHT = "train", "bank", "weight:"
 Weights = dict[str, npt.NDArray[Any]]
 
 
@@ -37,17 +38,22 @@ Weights = dict[str, npt.NDArray[Any]]
 
 def train_design(payload: Mapping[str, Any]) -> dict[str, Any]:
     """Load a design and train it on the room's data; weights, curve and reason as plain numbers and text."""
-    return _train(payload, room_data().get(TRAIN))
+    return _train(payload, room_data().get(TRAIN), room_data().get(BANK))
 
 
-def _train(payload: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]] | None) -> dict[str, Any]:
+def _train(
+    payload: Mapping[str, Any],
+    arrays: Mapping[str, npt.NDArray[Any]] | None,
+    episodes: Mapping[str, npt.NDArray[Any]] | None = None,
+) -> dict[str, Any]:
     torch.set_num_threads(1)
     modules = load_design(payload["sources"])
     config, seed = parse(TrainConfig, payload["train"]), int(payload["seed"])
     ground = parse(GroundConfig, payload["ground"])
     data, scales = data_from_arrays(arrays) if arrays else (None, None)
     table = arrays["table"] if arrays else None
-    worlds = make_worlds(modules, ground, data=data, scales=scales, table=table, seed=seed)
+    bank = EpisodeBank.from_arrays(episodes) if episodes else None
+    worlds = make_worlds(modules, ground, data=data, scales=scales, table=table, bank=bank, seed=seed)
     neutral = {name: Neutral(**value) for name, value in payload["neutral"].items()}
     trained = train(modules, worlds, config, seed=seed, neutral=neutral)
     weights = {WEIGHT + name: value.detach().numpy() for name, value in trained.policy.state_dict().items()}
@@ -147,10 +153,19 @@ class LockedTraining:
 class TrainingRoom:
     """A room in which designs are trained: opened before keys and sealed data are loaded, fed with train data alone."""
 
-    def __init__(self, *, data: MarketData | None = None, scales: FeatureScales | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        *,
+        data: MarketData | None = None,
+        scales: FeatureScales | None = None,
+        bank: EpisodeBank | None = None,
+        **options: Any,
+    ) -> None:
         self.room = Room("se_rl.rl.room", **options)
         if data is not None:
             self.room.share(TRAIN, data_arrays(data, scales or FeatureScales.fit(data)))
+        if bank is not None:
+            self.room.share(BANK, bank.arrays())
 
     def start(
         self,

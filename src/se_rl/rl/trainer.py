@@ -41,6 +41,8 @@ class TrainConfig:
     anneal: bool = option(True, "lower the learning rate as the budget is spent")
     message_size: int = option(LIMITS.message_size, "numbers in a message between agents", metavar="K")
     initial_alpha: float = option(0.5, "first weight of the static world in the joint phase", metavar="A")
+    learning_rate: float | None = option(None, "where the design sets none (none: the default design's)", metavar="LR")
+    gae_lambda: float | None = option(None, "the same, in both worlds", metavar="L")
     device: str = option("cpu", "cpu or cuda", metavar="DEVICE")
     ppo: PPOSettings = field(
         default_factory=PPOSettings, metadata={"help": "the update", "choices": None, "metavar": None}
@@ -118,7 +120,7 @@ class Training:
         self.action_map = ActionMap(modules.constant("action_zero"), modules.constant("action_scale"))
         self.ppo = PPO(
             self.policy,
-            learning_rate=modules.constant("learning_rate"),
+            learning_rate=self._constant("learning_rate"),
             epochs=round(modules.constant("epochs")),
             entropy_bonus=modules.constant("entropy_bonus"),
             settings=config.ppo,
@@ -171,11 +173,16 @@ class Training:
         row[f"reward_{name}"] = float(totals.mean()) if totals.numel() else float("nan")
         ground.scale = _moved(ground.scale, float(rewards.flip(0).cumsum(0).std()))
         scaled = rewards / ground.scale
-        lam = self.modules.constant("gae_lambda_dynamic" if name == "dynamic" else "gae_lambda")
+        lam = self._constant("gae_lambda", "gae_lambda_dynamic" if name == "dynamic" else "gae_lambda")
         gamma = self.config.gamma
         estimates = advantages(scaled, rollout.values, gamma=gamma, lam=lam)
         calm = without_luck(estimates, rollout, discount=gamma * lam)
         return Batch.of(rollout, calm, policy=self.policy, weight=weight)
+
+    def _constant(self, setting: str, name: str | None = None) -> float:
+        """A learning constant: the design's own, else the setting, else the default."""
+        name, given = name or setting, getattr(self.config, setting)
+        return self.modules.constant(name) if given is None or hasattr(self.modules.network, name) else float(given)
 
     def _schedule(self) -> Sequence[tuple[str, float]]:
         """Phases and the work at which each ends; with one world there is one phase."""

@@ -1,0 +1,148 @@
+"""The designers of a run: the untouched model and its trained versions, all answers and all learning on record.
+
+A resumed run asks nothing twice: answers, verdicts and adapters come from the archive, and the model itself is loaded only
+when something new must be written or learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from se_rl.llm.backends import Designer, Proposal, Request
+from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
+from se_rl.llm.generator import DesignGenerator, Validator, open_designer
+from se_rl.llm.low_level_enhancement import Learned, Outcome
+from se_rl.llm.recorded import RecordedDesigner, RecordedValidator
+from se_rl.records.archive import Archive
+from se_rl.records.entries import Adapter, key_of
+
+UNTOUCHED, ADAPTED = "untouched", "adapted"
+
+
+class Designers:
+    """The model called `name` and its adapters; to the enhancement kit it is a `Designer`: the version in use.
+
+    `validator` judges what is written; `designer` stands in for the model of that name.
+    """
+
+    def __init__(
+        self, name: str, archive: Archive, validator: Validator, *, seed: int, designer: Designer | None = None
+    ) -> None:
+        self.name, self.archive, self.seed = name, archive, seed
+        self._given: Designer | None = designer
+        self._live: Any = None
+        self._all: list[RecordedDesigner] = []
+        self._validator = RecordedValidator(validator, archive)
+        self._version: Adapter | None = None
+        self._writers = {UNTOUCHED: self._writer(None)}
+
+    @cached_property
+    def base(self) -> Any:
+        """The untouched model, loaded when first needed."""
+        return self._given or open_designer(self.name)
+
+    @property
+    def constrained(self) -> bool:
+        """Whether designs are written under a grammar."""
+        return self._writers[UNTOUCHED].constrained
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The versions that can be asked."""
+        return tuple(self._writers)
+
+    @property
+    def asked(self) -> set[str]:
+        """Keys of all calls that this run of the loop has made or looked up."""
+        return {key for writer in self._all for key in writer.asked}
+
+    def writer(self, arm: str) -> DesignGenerator:
+        """The generator of a version."""
+        return self._writers[arm]
+
+    def call_of(self, proposal: Proposal) -> tuple[str, int]:
+        """The call that brought an answer, and its place there."""
+        found = (writer.call_of(proposal) for writer in self._all)
+        return next((call for call in found if call[0]), ("", 0))
+
+    def enhance(self, kit: DualLevelEnhancementKit, outcomes: Sequence[Outcome], iteration: int) -> dict[str, Any]:
+        """Let both levels learn; a step on the weights that stands in the archive is not made again."""
+        told = [[o.prompt, o.proposal.text, o.gain, o.repeated] for o in outcomes]
+        settings = asdict(kit.low.config) if kit.low else {}
+        key = key_of("lle", self.name, self.adapter or "", iteration, self.seed, settings, told)
+        stored = self.archive.find(key)
+        if stored and stored["adapter"] and not self.archive.has_blob(stored["adapter"]["weights"]):
+            stored = None  # its weights are damaged: make the step again
+        known = b"" if stored else None
+        changed = kit.enhance(outcomes, self, iteration, constrained=self.constrained, stored=known)
+        if kit.low is None:
+            return {**changed, "learned": {}}
+        if stored is None:
+            stored = self._stored_step(changed["learned"], iteration)
+            self.archive.append("learnt", key, stored)
+        if stored["adapter"]:
+            self._version = Adapter(**stored["adapter"])
+            self.archive.add_adapter(self._version)
+            self._writers[ADAPTED] = self._writer(self._version)
+        return {**changed, "learned": stored["stats"]}
+
+    # the version in use, as the kit sees it
+
+    @property
+    def adapter(self) -> str | None:
+        """The adapter in use; None for the untouched model."""
+        return self._version.id if self._version else None
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        """Ask the version in use."""
+        return self._writers[ADAPTED if self._version else UNTOUCHED].designer.propose(request, n)
+
+    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+        """One step on the weights in use."""
+        return self._adapted().update(proposals, advantages, **settings)
+
+    def new_adapter(self, label: str, **settings: Any) -> Designers:
+        """Begin the first adapter; it is in use once it has learnt."""
+        self._live = self.base.new_adapter(label, **settings)
+        return self
+
+    def with_adapter_bytes(self, content: bytes) -> Designers:
+        """A step that is known: its weights are read from the archive when they are needed."""
+        return self
+
+    @property
+    def embeddings(self) -> Tensor:
+        """The model's token embeddings, for the score predictor."""
+        return self.base.embeddings
+
+    def _stored_step(self, learned: Learned, iteration: int) -> dict[str, Any]:
+        """What a step did, as the archive keeps it."""
+        numbers = {name: float(value) for name, value in learned.stats.items() if np.isfinite(value)}
+        stats = {**numbers, "moved": learned.moved, "reason": learned.reason}
+        if not learned.moved:
+            return {"adapter": None, "stats": stats}
+        weights = self.archive.put_blob(self._live.adapter_bytes())
+        version = Adapter(str(self._live.adapter), self.adapter or "", weights, iteration, numbers)
+        return {"adapter": asdict(version), "stats": stats}
+
+    def _adapted(self) -> Any:
+        """The weights in use, read from the archive where this process did not make them."""
+        if self._version and (self._live is None or self._live.adapter != self._version.id):
+            self._live = self.base.with_adapter_bytes(self.archive.blob(self._version.weights))
+        return self._live
+
+    def _writer(self, version: Adapter | None) -> DesignGenerator:
+        """The generator of a version; a version that is no longer in use is never asked anything new."""
+        inner = self._adapted if version else (lambda: self.base)
+        local = not self.name.startswith(("http://", "https://"))
+        designer = RecordedDesigner(
+            inner, self.archive, name=self.name, adapter=version.id if version else None, local=local
+        )  # fmt: skip
+        self._all.append(designer)
+        return DesignGenerator(designer, self._validator)

@@ -1,0 +1,273 @@
+"""The workshop: designs are validated and trained behind the lock, several at once, then scored by the examiner.
+
+Every evaluation has a key made of all that its outcome depends on and is stored under it: what stands in the archive is
+looked up, never computed twice. A worker that was killed from outside is tried again; what the design itself broke is a
+result with a reason.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from se_rl.config import to_dict
+from se_rl.core.examiner import Examiner, Open
+from se_rl.core.settings import RunConfig
+from se_rl.core.standing import Array
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.llm.code_validator import CodeValidator, ValidationResult
+from se_rl.records.archive import Archive
+from se_rl.records.entries import Candidate, Evaluation, key_of
+from se_rl.rl.grounds import GroundConfig
+from se_rl.rl.policy import Neutral
+from se_rl.rl.ppo import PPOSettings
+from se_rl.rl.room import LockedTraining, TrainingRoom
+from se_rl.rl.trainer import TrainConfig
+from se_rl.sandbox.calls import Call
+from se_rl.sandbox.lockdown import SandboxError
+
+ATTEMPTS = 3
+"""How often a training is tried where its process was killed from outside."""
+SECONDS_PER_WORK, SECONDS = 60.0, 120.0
+"""A training's deadline: so much per work unit and so much more. Generous: a busy machine must not change a score."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training and its scoring."""
+
+    candidate: Candidate
+    rung: int
+    seed: int
+
+
+class Workshop:
+    """Trains and scores designs with `workers` trainings at once; rooms are opened when first needed."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        archive: Archive,
+        examiner: Examiner,
+        *,
+        train_data: MarketData,
+        scales: FeatureScales,
+        bank: Callable[[], EpisodeBank | None],
+        neutral: Callable[[], Mapping[str, Neutral]],
+        data_hash: str,
+        workers: int = 2,
+        unsafe: bool = False,
+    ) -> None:
+        self.config, self.archive, self.examiner, self.workers, self.unsafe = config, archive, examiner, workers, unsafe
+        self.ground = ground_of(config)
+        self._train_data, self._scales, self._bank, self._neutral = train_data, scales, bank, neutral
+        self._data_hash = data_hash
+        self._room: TrainingRoom | None = None
+
+    @property
+    def room(self) -> TrainingRoom:
+        """The locked room, opened on first use."""
+        if self._room is None:
+            data = self._train_data if self.config.weights["static"] else None
+            self._room = TrainingRoom(data=data, scales=self._scales, bank=self._bank(), unsafe=self.unsafe)
+        return self._room
+
+    @property
+    def isolation(self) -> str:
+        """The level of the lock."""
+        return self.room.room.isolation.level
+
+    def close(self) -> None:
+        """End the room and all in it."""
+        if self._room is not None:
+            self._room.stop()
+            self._room = None
+
+    def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
+        """Judge a module in this room (`llm.generator.Validator`); a room that died is replaced."""
+        for _ in range(ATTEMPTS):
+            result = CodeValidator(self.room.room, unsafe=self.unsafe).validate(code, code_type)
+            if result.stage != "sandbox":
+                break
+            self.close()
+        return result
+
+    def key(self, job: Job) -> str:
+        """The name of an evaluation: everything that its outcome depends on."""
+        config = self.config
+        train = to_dict(train_config(config, job.rung))
+        panel = [config.horizon, config.episodes[job.rung], config.worlds, config.participation, config.dynamic_horizon]
+        return key_of(
+            sorted(job.candidate.modules.items()),
+            job.rung,
+            job.seed,
+            to_dict(self.ground),
+            train,
+            panel,
+            self._data_hash,
+        )
+
+    def evaluate(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Evaluation, bool]]:
+        """Each job with its evaluation and whether it stood in the archive already, as they finish."""
+        waiting = []
+        for job in jobs:
+            stored = self._stored(job)
+            if stored is None:
+                waiting.append(job)
+            else:
+                yield job, stored, True
+        for job, evaluation in self._train(waiting):
+            self.archive.add_evaluation(evaluation, key=self.key(job))
+            yield job, evaluation, False
+
+    def arrays(self, evaluation: Evaluation) -> dict[str, Array]:
+        """The scores of an evaluation per pair of orders."""
+        with np.load(io.BytesIO(self.archive.blob(evaluation.arrays))) as stored:
+            return {name: stored[name] for name in stored.files}
+
+    def policy(self, candidate: Candidate, evaluation: Evaluation) -> LockedTraining:
+        """The trained policy of an evaluation, from the archive."""
+        return training_from_bytes(self.archive.blob(evaluation.policy), self.archive.sources(candidate))
+
+    def opened(self, trained: LockedTraining) -> Open:
+        """A way to open a trained policy for a world, behind the lock."""
+        neutral = self._neutral()
+        return lambda world, horizon, rows: self.room.actor(
+            trained, horizon=horizon, rows=rows, neutral=neutral.get(world, Neutral())
+        )
+
+    def _stored(self, job: Job) -> Evaluation | None:
+        """The evaluation of an earlier run of the loop; where its files are damaged it is made again."""
+        found = self.archive.evaluation(self.key(job))
+        if found is not None and found.ok and not all(map(self.archive.has_blob, (found.arrays, found.policy))):
+            return None
+        return None if found is None else replace(found, candidate=job.candidate.id)
+
+    def _train(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
+        """Keep `workers` trainings going; score each as it ends, while the others go on."""
+        queue, running = list(jobs)[::-1], list[tuple[Job, Call, int, Mapping[str, str]]]()
+        while queue or running:
+            while queue and len(running) < self.workers:
+                running.append(self._start(queue.pop(), 1))
+            done = next((entry for entry in running if entry[1].poll(0.0) is not None), None)
+            if done is None:
+                running[0][1].poll(0.05)
+                continue
+            running.remove(done)
+            job, call, attempt, sources = done
+            trained = LockedTraining.of(call.wait(), sources)
+            if trained.status in ("killed", "crashed") and attempt < ATTEMPTS:
+                running.append(self._start(job, attempt + 1))
+                continue
+            if queue:  # the next one trains while this one is scored
+                running.append(self._start(queue.pop(), 1))
+            yield job, self._scored(job, trained, attempt)
+
+    def _start(self, job: Job, attempt: int) -> tuple[Job, Call, int, Mapping[str, str]]:
+        sources, work = self.archive.sources(job.candidate), self.config.rungs[job.rung]
+        for last in (False, True):
+            try:
+                call = self.room.start(
+                    sources, ground=self.ground, config=train_config(self.config, job.rung), seed=job.seed,
+                    neutral=self._neutral(), seconds=SECONDS + SECONDS_PER_WORK * work,
+                )  # fmt: skip
+                return job, call, attempt, sources
+            except (SandboxError, OSError):  # the server itself was killed: open another room
+                if last:
+                    raise
+                self.close()
+        raise AssertionError("unreachable")
+
+    def _scored(self, job: Job, trained: LockedTraining, attempt: int) -> Evaluation:
+        """Examine a finished training."""
+        base = Evaluation(
+            job.candidate.id, job.rung, job.seed, "failed", trained.reason or "", work=trained.work,
+            seconds=round(trained.seconds, 3), isolation=trained.isolation, attempts=attempt,
+        )  # fmt: skip
+        if not trained.ok:
+            return replace(
+                base, reason=f"{trained.status}: {trained.reason}" if trained.status != "ok" else trained.reason or ""
+            )
+        started, arrays = time.monotonic(), dict[str, Array]()
+        for again in range(1, ATTEMPTS + 1):
+            try:
+                arrays = self.examiner.score(job.rung, self.opened(trained))
+                break
+            except SandboxError as error:  # killed from outside, or the policy's own fault: that happens every time
+                if again == ATTEMPTS:
+                    return replace(base, reason=f"its policy failed in use: {error}")
+                if not self._alive():
+                    self.close()
+        scores = {name: mean(values) for name, values in arrays.items() if not name.endswith("_day")}
+        if any(not np.isfinite(value) for value in scores.values()):
+            return replace(base, reason="every order is void: the policy breaks its markets")
+        return replace(
+            base, status="ok", reason="", scores=scores, arrays=self.archive.put_blob(array_bytes(arrays)),
+            policy=self.archive.put_blob(training_bytes(trained)),
+            curve=self.archive.put_blob(json.dumps(list(trained.curve)).encode()),
+            seconds=round(trained.seconds + time.monotonic() - started, 3),
+        )  # fmt: skip
+
+    def _alive(self) -> bool:
+        try:
+            return bool(self.room.room.call("se_rl.sandbox.worker:nothing", seconds=60).ok)
+        except SandboxError:
+            return False
+
+
+def ground_of(config: RunConfig) -> GroundConfig:
+    """The worlds that designs of a run are trained in."""
+    return GroundConfig(
+        worlds=config.worlds, horizon=config.horizon, dynamic_horizon=config.dynamic_horizon,
+        participation=config.participation, agents=config.agents if config.scenario == "multi" else 1, bank=config.bank,
+    )  # fmt: skip
+
+
+def mean(values: Array) -> float:
+    """Mean over the orders that are not void."""
+    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
+
+
+def train_config(config: RunConfig, rung: int) -> TrainConfig:
+    """How designs of a run are trained at a rung."""
+    return TrainConfig(
+        budget=config.rungs[rung], gamma=config.gamma, learning_rate=config.learning_rate, gae_lambda=config.gae_lambda,
+        initial_alpha=config.initial_alpha, ppo=PPOSettings(clip=config.clip), samples=min(16_384, config.samples),
+    )  # fmt: skip
+
+
+def array_bytes(arrays: Mapping[str, Any]) -> bytes:
+    """Arrays as npz, the same bytes for the same numbers."""
+    sink = io.BytesIO()
+    np.savez(sink, allow_pickle=False, **{name: np.ascontiguousarray(arrays[name]) for name in sorted(arrays)})
+    return sink.getvalue()
+
+
+def training_bytes(trained: LockedTraining) -> bytes:
+    """Weights and shape of a trained policy; its sources stand beside it in the archive."""
+    about = {"shape": trained.shape, "action_map": trained.action_map, "work": trained.work}
+    text = np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)
+    return array_bytes({"about": text, **(trained.weights or {})})
+
+
+def training_from_bytes(content: bytes, sources: Mapping[str, str]) -> LockedTraining:
+    """The inverse."""
+    with np.load(io.BytesIO(content)) as stored:
+        about = json.loads(stored["about"].tobytes())
+        weights = {name: stored[name] for name in stored.files if name != "about"}
+    return LockedTraining(
+        sources, "ok", None, "", 0.0, about["work"], (), about["shape"], about["action_map"], weights
+    )  # fmt: skip
+
+
+def plain(evaluation: Evaluation) -> dict[str, Any]:
+    """An evaluation as plain data, for events."""
+    return asdict(evaluation)

@@ -1,0 +1,231 @@
+"""What an instruction may say, and how its text changes: grammars of advice, edits by sentence, asking a model for better.
+
+The grammars are for models that cannot write freely: two or three complete sentences in the words of a contract, which
+stand in `templates/reflect_advice.txt`. Numbers are those of the module's own grammar, so whatever is advised can be
+written. A model chooses which advice, and the scores of what follows it decide whether it helped.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import isfinite, nan
+from pathlib import Path
+
+import numpy as np
+
+from se_rl.llm.backends import Request
+from se_rl.llm.prompts import Scored, anonymous, default_macro, module_text
+from se_rl.modules.contracts import CODE_TYPES, CONTRACTS, PROFILE_RANGES, MarketProfile
+from se_rl.modules.grammar import PRODUCTIONS, Rules
+
+MACRO = "macro"
+KINDS: tuple[str, ...] = (MACRO, *CODE_TYPES)
+"""What an instruction can be about: "macro" for the whole task, or one module."""
+MOST_WORDS = 60
+"""An instruction's length, not counting the sentence on the task that every macro instruction begins with."""
+FREE_TOKENS, FREE_HEAT = 400, 0.8
+SHARPER = "Above all, "
+
+_RULE = re.compile(r"<(\w+)>")
+_CODE = re.compile(
+    r"```|~~~|^\s*(?:def \w+\(|class \w+[(:]|import \w|from [\w.]+ import |return [\w.]+[.(*]|[\w.]+ = |[\w.]+\([^)]*\)\s*$)",
+    re.MULTILINE,
+)
+_ITEM = re.compile(r"^\s*(?:[-*#>\u2022]+|\d+[.)])\s+", re.MULTILINE)
+_MARKS = re.compile(r"<\|.*?\|>|\*\*|`")
+
+
+def template(name: str) -> str:
+    """The wording under this name."""
+    return (Path(__file__).parent / "templates" / f"{name}.txt").read_text().strip()
+
+
+def _worded() -> dict[str, Rules]:
+    """The rules in the file of advice: `name = text | text` under the [kind], more lines of one name adding to it."""
+    found: dict[str, Rules] = {}
+    for line in filter(None, template("reflect_advice").splitlines()):
+        if line.startswith("["):
+            rules = found.setdefault(line.strip("[]"), {})
+            continue
+        name, _, texts = line.partition(" = ")
+        rules[name] = (*rules.get(name, ()), *texts.split(" | "))
+    return found
+
+
+def _profiling() -> Rules:
+    """One number of each third of the profile, moved away from its default."""
+    usual, values = MarketProfile(), PRODUCTIONS["profiling"]
+    parts = zip(("first", "second", "third"), np.array_split(list(PROFILE_RANGES), 3), strict=True)
+    sentences = {topic: tuple(f"Set {name} to <{name}>." for name in names) for topic, names in parts}
+    moved = {name: tuple(v for v in values[name] if float(v) != getattr(usual, name)) for name in PROFILE_RANGES}
+    return sentences | moved
+
+
+def _complete(kind: str, rules: Rules) -> Rules:
+    """Rules that take two or three sentences, one of a topic at most; values that no line words are the module's own."""
+    used = dict.fromkeys(name for texts in rules.values() for text in texts for name in _RULE.findall(text))
+    start = "<first> <second>", "<first> <third>", "<second> <third>", "<first> <second> <third>"
+    return {"start": start} | rules | {name: PRODUCTIONS[kind][name] for name in used if name not in rules}
+
+
+_WORDED = {**_worded(), "profiling": _profiling()}
+ADVICE: dict[str, Rules] = {kind: _complete(kind, _WORDED[kind]) for kind in KINDS}
+"""The rules of advice of each kind: name -> alternatives with `<name>` for another rule, as in the modules' grammars."""
+
+
+def instruction_grammar(kind: str) -> str:
+    """Advice of this kind ("macro" or a code_type) as Lark text, cut into words and signs as the modules' grammars are."""
+
+    def alternative(text: str) -> str:
+        cut = ((re.findall(r"\w+|\W", part), i % 2) for i, part in enumerate(_RULE.split(text)))
+        return " ".join(piece if is_rule else json.dumps(piece) for pieces, is_rule in cut for piece in pieces)
+
+    return "".join(f"{name}: {' | '.join(map(alternative, texts))}\n" for name, texts in ADVICE[kind].items())
+
+
+def random_advice(kind: str, rng: np.random.Generator) -> str:
+    """Advice drawn without a model: at every choice each alternative is as likely as the others."""
+    rules = ADVICE[kind]
+
+    def draw(name: str) -> str:
+        text = rules[name][int(rng.integers(len(rules[name])))]
+        return _RULE.sub(lambda found: draw(found[1]), text)
+
+    return draw("start")
+
+
+def _longest(rules: Rules, name: str = "start") -> int:
+    return max(len(_RULE.sub(lambda found: "x" * _longest(rules, found[1]), text)) for text in rules[name])
+
+
+ADVICE_BYTES: dict[str, int] = {kind: _longest(rules) for kind, rules in ADVICE.items()}
+"""The longest advice of each kind: as a cap on new tokens it cuts no sample of any tokeniser."""
+
+
+def normalised(text: str) -> str:
+    """Equal for texts that differ in case, blanks and punctuation only."""
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def mutated(kind: str, text: str, *, rng: np.random.Generator) -> str:
+    """The text with one sentence dropped, put first and sharpened, or swapped for one of the grammar.
+
+    A text of one sentence gains one where another would lose it.
+    """
+    parts = _body(kind, text)
+    fresh = _sentences(random_advice(kind, rng))[0]
+    edit, place = int(rng.integers(3)), int(rng.integers(max(1, len(parts))))
+    before, chosen, after = parts[:place], parts[place : place + 1], parts[place + 1 :]
+    if edit == 0:
+        return _composed(kind, before + after or [*chosen, fresh])
+    if edit == 1 and chosen:
+        return _composed(kind, [_sharpened(chosen[0]), *before, *after])
+    return _composed(kind, [*before, fresh, *after])
+
+
+def crossed(kind: str, texts: Sequence[str], *, rng: np.random.Generator) -> str:
+    """Sentences of two or more texts, each kept with chance one half and of every text at least one; "" for a lone text."""
+    kept: list[str] = []
+    for parts in (_body(kind, text) for text in texts):
+        kept += [part for part in parts if rng.random() < 0.5] or parts[:1]
+    return _composed(kind, kept) if len(texts) > 1 else ""
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A module that was tried: score (bps over TWAP) and gain over its parent, or the reason why there is none.
+
+    `seeds` is how many trainings the score is the mean of.
+    """
+
+    candidate: str
+    code_type: str
+    source: str
+    score: float = nan
+    gain: float = nan
+    instruction_text: str = ""
+    reason: str = ""
+    seeds: int = 1
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is a score."""
+        return isfinite(self.score) and not self.reason
+
+    def outcome(self, most: int) -> str:
+        """One line on it: what it gained or why it failed, and so many characters of its code."""
+        number = f"{self.gain:+.2f}" if isfinite(self.gain) else f"scored {self.score:+.2f}"
+        verdict = number if self.ok else f"failed, {anonymous(self.reason)[:most]}"
+        return f"{verdict}: {' '.join(module_text(self.source, imports=False).split())[:most]}"
+
+    def lesson(self) -> Scored:
+        """The same for a prompt on the next design; a failure tells its reason behind the instruction."""
+        asked = self.instruction_text if self.ok else f"{self.instruction_text[:120]} Failed: {self.reason}".strip()
+        return Scored(self.source, {"score_bps": self.score} if self.ok else {}, asked)
+
+
+def reflection(
+    kind: str, advice: str, *, modules: Sequence[str], tried: Sequence[Tried], seed: int, constrained: bool
+) -> Request:
+    """Asks a model for better advice, from the best so far and from what came of it; `constrained`: under the grammar."""
+    prompt = template("reflect_compact" if constrained else "reflect_free").format(
+        task=" ".join(CONTRACTS[name].task for name in modules),
+        instruction=advice,
+        tried="\n".join(one.outcome(120 if constrained else 600) for one in tried),
+        words=MOST_WORDS,
+    )
+    if constrained:
+        return Request(prompt, instruction_grammar(kind), ADVICE_BYTES[kind], 1.0, seed)
+    return Request(prompt, None, FREE_TOKENS, FREE_HEAT, seed)
+
+
+def cleaned(kind: str, answer: str) -> str:
+    """A model's answer as the text of an instruction, without thoughts, marks, symbols and dates; "" where that leaves
+    nothing or the answer is code."""
+    told = answer.rpartition("</think>")[2].partition("<think>")[0].strip()
+    if _CODE.search(told):
+        return ""
+    told = "".join(sign for sign in _MARKS.sub("", told) if sign.isprintable() or sign.isspace())
+    if len(re.findall(r"[a-z]{2,}", told.lower())) < 3:
+        return ""
+    return _composed(kind, [part for item in _ITEM.split(told) for part in _sentences(item)])
+
+
+def _sentences(text: str) -> list[str]:
+    found = re.split(r"(?<=[.!?])\s+(?=[^a-z\s])", " ".join(text.split()))
+    return [part if part[-1] in ".!?" else f"{part}." for part in found if part]
+
+
+@lru_cache
+def _opening(kind: str) -> tuple[str, ...]:
+    """The sentence on the task, which opens every macro instruction and never changes."""
+    return tuple(_sentences(default_macro())[:1]) if kind == MACRO else ()
+
+
+def _body(kind: str, text: str) -> list[str]:
+    return [part for part in _sentences(text) if part not in _opening(kind)]
+
+
+def _sharpened(sentence: str) -> str:
+    plain = sentence.removeprefix(SHARPER)
+    return SHARPER + (plain if plain[1:2].isupper() else plain[0].lower() + plain[1:])  # terms such as TWAP stay
+
+
+def _composed(kind: str, parts: list[str]) -> str:
+    """Sentences as an instruction, as far as there is room; of those that begin alike, and may contradict, the first."""
+    by_opening: dict[str, str] = {}
+    for part in parts:
+        words = re.findall(r"\w+", part.lower().removeprefix(SHARPER.lower()))
+        by_opening.setdefault(" ".join(words[:3]), part)
+    kept: list[str] = []
+    for part in (part for part in by_opening.values() if part not in _opening(kind)):
+        room = MOST_WORDS - len(" ".join(kept).split())
+        if len(part.split()) <= room:
+            kept.append(part)
+        elif not kept:
+            kept.append(" ".join(part.split()[:room]).rstrip(".,;:") + ".")
+    return anonymous(" ".join([*_opening(kind), *kept])) if kept else ""

@@ -1,0 +1,101 @@
+"""The straight-through estimator (STE): over a learned predictor of the score, and said so.
+
+A sampled token has no gradient, and neither has the market. What can be differentiated is a predictor that was fitted on
+designs and their scores. STE asks it: the sampled one-hot goes forward, the softmax probabilities go backward. The result
+is biased twice, by the predictor's error and because a token's effect on the tokens after it is ignored; it climbs the
+predictor and not the market. Off by default: REINFORCE needs neither assumption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from se_rl.llm.backends import Proposal
+from se_rl.llm.decoding import Choices
+
+MIN_PAIRS = 16
+MIN_CORRELATION = 0.2
+"""Of predicted and true scores of designs left out of the fit; below it, the predictor knows too little to be followed."""
+_RIDGES = (0.01, 0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ScorePredictor:
+    """A design's score, in standard deviations, as the mean worth of its tokens: a linear bag of token embeddings.
+
+    `correlation` is that of leave-one-out predictions; `reason` says why the predictor may not be used ("": it may).
+    """
+
+    worth: Tensor
+    correlation: float = 0.0
+    reason: str = ""
+
+    @property
+    def usable(self) -> bool:
+        """Whether it saw enough designs and predicts those it did not see."""
+        return not self.reason
+
+    def predict(self, tokens: Sequence[int]) -> float:
+        """The predicted score of a design."""
+        return float(self.worth[list(tokens)].mean())
+
+
+def fit_predictor(embeddings: Tensor, pairs: Sequence[tuple[Sequence[int], float]]) -> ScorePredictor:
+    """Ridge regression from mean token embedding [tokens, size] to score; its strength is chosen by leaving one out."""
+    table = embeddings.detach().double()
+    nothing = torch.zeros(len(table), dtype=torch.float64, device=table.device)
+    if len(pairs) < MIN_PAIRS:
+        return ScorePredictor(nothing, reason=f"{len(pairs)} scored designs are too few for a predictor ({MIN_PAIRS})")
+    bags = torch.stack([table[list(tokens)].mean(0) for tokens, _ in pairs])
+    scores = torch.tensor([score for _, score in pairs], dtype=torch.float64, device=table.device)
+    centre, spread = bags.mean(0), scores.std()
+    bags, scores = bags - centre, (scores - scores.mean()) / spread.clamp_min(1e-12)
+    gram = bags @ bags.T
+    fits = [_leave_one_out(gram, scores, strength) for strength in _RIDGES]
+    left_out, dual = min(fits, key=lambda fit: float((fit[0] - scores).square().sum()))
+    correlation = float(torch.nan_to_num(torch.corrcoef(torch.stack([left_out, scores]))[0, 1]))
+    worth = (table - centre) @ (bags.T @ dual)
+    poor = f"the predictor's left-out correlation is {correlation:.2f}, below {MIN_CORRELATION}"
+    return ScorePredictor(worth, correlation, "" if correlation >= MIN_CORRELATION else poor)
+
+
+def ste_gradient(predictor: ScorePredictor, chosen: Choices, proposals: Sequence[Proposal]) -> Tensor:
+    """The predicted score of each proposal, whose gradient is the straight-through one.
+
+    Forward it is the score of the tokens that were sampled; backward, each drawn token pulls on the probabilities of all
+    that could have stood there. Biased: it differentiates the predictor, not the market.
+    """
+    worth = predictor.worth.to(chosen.log_probs.device, chosen.log_probs.dtype)
+    chances = chosen.log_probs.exp()
+    sampled = F.one_hot(chosen.picked, chances.shape[1]).to(chances.dtype)
+    through = (sampled + chances - chances.detach()) @ worth[_numbers(chosen, proposals)]
+    totals = torch.stack([worth[list(proposal.tokens or ())].sum() for proposal in proposals])
+    moving = through - through.detach()  # forced and drawn tokens are in the totals already
+    lengths = torch.tensor([len(proposal.tokens or ()) for proposal in proposals], device=worth.device)
+    return (totals + torch.zeros_like(totals).index_add(0, chosen.owner, moving)) / lengths
+
+
+def _leave_one_out(gram: Tensor, scores: Tensor, strength: float) -> tuple[Tensor, Tensor]:
+    """Predictions of each score by a ridge fitted on all the others, and the dual weights of the fit on all: closed form."""
+    n = len(scores)
+    eye = torch.eye(n, dtype=gram.dtype, device=gram.device)
+    inverse = torch.linalg.inv(gram + strength * gram.diagonal().mean().clamp_min(1e-12) * eye)
+    hat = gram @ inverse + 1.0 / n  # the last: the mean, which is fitted too
+    residual = (scores - hat @ scores) / (1.0 - hat.diagonal()).clamp_min(1e-6)
+    return scores - residual, inverse @ scores
+
+
+def _numbers(chosen: Choices, proposals: Sequence[Proposal]) -> Tensor:
+    """The tokens that the columns of `chosen.log_probs` stand for: those some mask allows, or all."""
+    width, device = chosen.log_probs.shape[1], chosen.log_probs.device
+    masks = [proposal.masks for proposal in proposals if proposal.masks is not None]
+    allowed = (
+        np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(np.concatenate(masks)), bitorder="little")) if masks else ()
+    )
+    return torch.tensor(allowed, device=device) if len(allowed) == width else torch.arange(width, device=device)

@@ -1,0 +1,138 @@
+"""The folder of a run: where its files lie, one run in it at a time, and always with the settings it began with."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from se_rl.config import ConfigError
+from se_rl.records.files import write_text
+
+_NOT_SET = "(not set)"
+
+
+class RunFolder:
+    """Paths of a run, and the lock on them: `with RunFolder(out) as folder: ...` while it is written to.
+
+    Whoever only reads needs no lock.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._lock: int | None = None
+
+    @property
+    def archive(self) -> Path:
+        """All that the run stored."""
+        return self.path / "archive.sqlite"
+
+    @property
+    def blobs(self) -> Path:
+        """The archive's files, named by what they hold."""
+        return self.path / "blobs"
+
+    @property
+    def config(self) -> Path:
+        """The settings that the run began with."""
+        return self.path / "config.yaml"
+
+    @property
+    def results(self) -> Path:
+        """The final figures."""
+        return self.path / "results.json"
+
+    @property
+    def report(self) -> Path:
+        """The page that shows the run."""
+        return self.path / "report.html"
+
+    @property
+    def policy(self) -> Path:
+        """The best design's trained policy."""
+        return self.path / "best.policy"
+
+    @property
+    def lock(self) -> Path:
+        """The file that a run holds a lock on; it names the process."""
+        return self.path / "run.lock"
+
+    def open(self) -> Self:
+        """Take the folder for this process, made where there is none; refused where it is in use or not a run's.
+
+        The kernel lets the lock go when the process ends, however it ends. Programs that the process starts do not inherit
+        it (close-on-exec, as all descriptors of Python); a bare fork would keep it until it ends.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            names = {file.name for file in self.path.iterdir()}  # looked at once: another run may be making its own
+            if names and not names & {self.lock.name, self.archive.name}:
+                raise ConfigError(f"{self.path} is not empty and holds no run; choose another --out")
+            held = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise ConfigError(f"{self.path} cannot hold a run: {error.strerror}; choose another --out") from None
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(held, 20, 0).decode(errors="replace").strip()
+            os.close(held)
+            if not isinstance(error, BlockingIOError):
+                raise ConfigError(f"{self.path} cannot be locked: {error.strerror}; choose another --out") from None
+            who = f"process {holder}" if holder else "another process"
+            raise ConfigError(f"{self.path} is in use by {who}; wait for it or choose another --out") from None
+        os.ftruncate(held, 0)
+        os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+        self._lock = held
+        return self
+
+    def close(self) -> None:
+        """Let the folder go. The lock's file stays: deleting it could take away another run's."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self if self._lock is not None else self.open()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def check_config(self, config: Mapping[str, Any]) -> bool:
+        """Store the settings at the first use (False); later see that they are the same (True: the run is resumed)."""
+        import yaml
+
+        given = json.loads(json.dumps(config, default=str))  # as a file would give it back: lists, texts for paths
+        if not self.config.exists():
+            if self.archive.exists():
+                raise ConfigError(
+                    f"{self.path} has an archive but no {self.config.name}; restore it or choose another --out"
+                )
+            write_text(self.config, yaml.safe_dump(given, sort_keys=False))
+            return False
+        try:
+            stored = yaml.safe_load(self.config.read_text())
+        except (OSError, ValueError, yaml.YAMLError):
+            stored = None
+        if not isinstance(stored, dict):
+            raise ConfigError(f"{self.config} is damaged; restore it or choose another --out")
+        self._compare(dict(_leaves(stored)), dict(_leaves(given)))
+        return True
+
+    def _compare(self, stored: dict[str, Any], given: dict[str, Any]) -> None:
+        for key in {**given, **stored}:
+            old, new = stored.get(key, _NOT_SET), given.get(key, _NOT_SET)
+            if old != new:
+                what = f"began with {key} {old} and is now given {new}"
+                raise ConfigError(f"{self.path} {what}; use the same settings, or another --out")
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every setting by its dotted key, as JSON text: so 1 and 1.0, or two NaN, are told apart or not as in a file."""
+    if not isinstance(value, dict) or not value:
+        yield path, json.dumps(value)
+        return
+    for key, item in value.items():
+        yield from _leaves(item, f"{path}.{key}" if path else str(key))

@@ -1,0 +1,423 @@
+"""The designer's weights: closed forms of scores and advantages, real learning on a tiny model, adapters bit for bit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_model import GRAMMAR, MESSAGES, build_model
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
+
+from se_rl.config import ConfigError
+from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
+from se_rl.llm.decoding import Choices, choices
+from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
+from se_rl.llm.high_level_enhancement import HighLevelEnhancement, InstructionPopulation, PerformanceBuffer, Tried
+from se_rl.llm.local import LocalDesigner
+from se_rl.llm.low_level_enhancement import (
+    LoRAConfig,
+    LowLevelEnhancement,
+    Outcome,
+    adapter_bytes,
+    advantages,
+    design_scores,
+    load_adapter,
+)
+from se_rl.llm.score_predictor import ScorePredictor, fit_predictor, ste_gradient
+
+CONFIG = LoRAConfig()
+FIELDS = ("fill_price", "time_left", "volatility")
+PROMPTS: tuple[Any, ...] = (MESSAGES, "Write a reward.", "Improve this reward.")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture
+def designer(folder: Path) -> Iterator[LocalDesigner]:
+    threads = torch.get_num_threads()
+    yield LocalDesigner(folder, threads=1)
+    torch.set_num_threads(threads)
+
+
+def drawn(designer: Any, seed: int, *, n: int = 8) -> list[Proposal]:
+    """n designs for each of three prompts."""
+    return [p for prompt in PROMPTS for p in designer.propose(Request(prompt, GRAMMAR, 120, 2.0, seed), n)]
+
+
+def behaviour(text: str) -> tuple[float, ...]:
+    """What a design of the tiny grammar does: the weight it gives to each field."""
+    terms = [term.split(" * ") for term in text.split("return ")[1].split(" + ")]
+    weights = dict.fromkeys(FIELDS, 0.0)
+    for term in terms:
+        weights[term[-1].removeprefix("step.")] += float(term[0]) if len(term) == 2 else 1.0
+    return tuple(weights.values())
+
+
+def outcomes_of(proposals: Sequence[Proposal], *, field: str = "volatility") -> list[Outcome]:
+    """Pays for the use of one field."""
+    return [Outcome(p, float(field in p.text), behaviour(p.text)) for p in proposals]
+
+
+def share(designer: Any, *, field: str = "volatility", seed: int = 900) -> float:
+    return float(np.mean([field in p.text for p in drawn(designer, seed, n=40)]))
+
+
+def plain(gain: float | None, *, prompt: str = "a", **others: Any) -> Outcome:
+    return Outcome(Proposal("text"), gain, prompt=prompt, **others)
+
+
+GAINS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, math.nan]), st.floats(-1e9, 1e9))
+VECTORS = st.tuples(*[st.floats(-100, 100)] * 3)
+OUTCOMES = st.lists(
+    st.builds(plain, GAINS, prompt=st.sampled_from("abc"), repeated=st.booleans(), behaviour=st.just(()) | VECTORS),
+    max_size=24,
+)
+
+
+@given(OUTCOMES)
+@settings(deadline=None)
+def test_advantages_are_leave_one_out_and_of_size_one(outcomes: list[Outcome]) -> None:
+    scores = design_scores(outcomes, CONFIG)
+    found = advantages(outcomes, scores)
+    raw = np.full(len(outcomes), np.nan)
+    for group in "abc":
+        members = [i for i, outcome in enumerate(outcomes) if outcome.prompt == group]
+        lone = len(members) < 2 or max(scores[members]) - min(scores[members]) < 1e-9
+        assert np.isnan(found[members]).all() if lone else np.isfinite(found[members]).all()
+        if not lone:
+            raw[members] = [scores[i] - np.mean([scores[j] for j in members if j != i]) for i in members]
+            assert sum(raw[members]) == pytest.approx(0.0, abs=1e-9)
+    live = np.isfinite(found)
+    if live.any():
+        assert np.mean(found[live] ** 2) == pytest.approx(1.0)
+        assert np.allclose(found[live] * np.sqrt(np.mean(raw[live] ** 2)), raw[live])
+
+
+@given(OUTCOMES)
+@settings(deadline=None)
+def test_scores_are_bounded_and_no_invalid_design_is_above_a_valid_one(outcomes: list[Outcome]) -> None:
+    scores = design_scores(outcomes, CONFIG)
+    for outcome, score in zip(outcomes, scores, strict=True):
+        if not np.isfinite(outcome.gained):
+            assert score == CONFIG.invalid_score
+        else:
+            low = -1.0 - CONFIG.duplicate_penalty * outcome.repeated
+            assert CONFIG.invalid_score < low <= score <= low + 2.0 + CONFIG.diversity + 1e-12
+
+
+def test_scores_by_hand() -> None:
+    """Ranks -1, 0, 1 and tanh of gains over their median size 2; then a repeat, a lucky score, a tie."""
+    gains = [-2.0, 1.0, 3.0]
+    expected = (np.array([-1.0, 0.0, 1.0]) + np.tanh(np.array(gains) / 2.0)) / 2
+    assert np.allclose(design_scores([plain(g) for g in gains], CONFIG), expected)
+    repeats = design_scores([plain(-2.0), plain(1.0, repeated=True), plain(3.0)], CONFIG)
+    assert np.allclose(repeats - expected, [0.0, -CONFIG.duplicate_penalty, 0.0])
+    lucky = design_scores([plain(-2.0), plain(1.0), plain(1e6)], CONFIG)
+    assert np.allclose(lucky[:2], expected[:2]) and lucky[2] == pytest.approx(1.0)
+    assert np.ptp(design_scores([plain(0.7), plain(0.7)], CONFIG)) == 0.0
+
+
+def test_novelty_is_measured_by_behaviour_among_siblings_and_recent_designs() -> None:
+    alike, other = (1.0, 0.0), (0.0, 3.0)
+    group = [plain(0.0, behaviour=alike), plain(0.0, behaviour=alike), plain(0.0, behaviour=other)]
+    scores = design_scores(group, CONFIG)
+    assert np.allclose(scores, CONFIG.diversity * np.array([0.25, 0.25, 0.5]))  # a typical distance counts one half
+    assert np.allclose(design_scores([replace(o, behaviour=()) for o in group], CONFIG), 0.0)
+    known = design_scores(group, CONFIG, recent={"": [other] * 6, "network": [alike] * 6})
+    assert known[2] < known[0] and (known <= CONFIG.diversity).all()
+
+
+def test_siblings_are_found_by_prompt_and_grammar_not_by_seed_or_temperature() -> None:
+    request = Request(MESSAGES, GRAMMAR)
+    same = [request, replace(request, seed=5), replace(request, temperature=1.5)]
+    others = [replace(request, grammar=None), replace(request, prompt="other")]
+    groups = [Outcome(Proposal("x", request=each), 0.0).group for each in (*same, *others)]
+    assert groups[0] == groups[1] == groups[2] and len(set(groups)) == 3
+    assert Outcome(Proposal("x", request=request), 0.0, prompt="told").group == "told"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"target_modules": ["q_proj", "query"]}, "v_proj, o_proj"),
+        ({"target_modules": ["layer_norm"]}, "q_proj"),
+        ({"rank": 0}, "rank is 0"),
+        ({"learning_rate": math.nan}, "learning_rate is nan"),
+        ({"kl_coef": -1.0}, "kl_coef is -1.0"),
+        ({"duplicate_penalty": 1.5}, "invalid_score is -2.0"),
+        ({"estimator": "magic"}, "reinforce or ste"),
+    ],
+)
+def test_wrong_settings_are_refused_in_one_line(wrong: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told) as caught:
+        LoRAConfig(**wrong)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_documented_calls_work_and_norms_survive_saving(folder: Path, tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    llm_model = AutoModelForCausalLM.from_pretrained(folder)
+    tokens = torch.arange(5, 25)[None]
+    before = llm_model(tokens).logits
+    config = LoRAConfig(rank=16, alpha=32, target_modules=["q_proj", "v_proj", "layer_norm"])
+    lle = LowLevelEnhancement(config)
+    with pytest.raises(ConfigError, match="apply_lora"):
+        lle.get_lora_parameters()
+    model_with_lora = lle.apply_lora(llm_model)
+    lora_params = lle.get_lora_parameters()
+    names = [name for name, weight in model_with_lora.named_parameters() if weight.requires_grad]
+    assert len(lora_params) == len(names) == 2 * 2 * 2 + 5 and sum("norm" in name for name in names) == 5
+    assert torch.equal(model_with_lora(tokens).logits, before)
+    with torch.no_grad():
+        for i, weight in enumerate(lora_params):
+            weight.add_(0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(i)))
+    after = model_with_lora(tokens).logits
+    model_with_lora.save_pretrained(tmp_path / "saved")
+    loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), str(tmp_path / "saved"))
+    assert torch.equal(loaded(tokens).logits, after) and not torch.allclose(after, before, atol=1e-2)
+
+
+def test_models_of_another_make_get_their_own_targets() -> None:
+    gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=16, n_embd=8, n_layer=1, n_head=2))
+    with pytest.raises(ConfigError, match=r"no q_proj, v_proj; .* some of c_proj|c_attn"):
+        LowLevelEnhancement().apply_lora(gpt2)
+    lle = LowLevelEnhancement(LoRAConfig(rank=2, target_modules=["c_attn", "layer_norm"]))
+    lle.apply_lora(gpt2)
+    assert sum(weight.numel() for weight in lle.get_lora_parameters()) == 2 * (8 + 24) + 3 * 2 * 8
+
+
+def test_what_pays_becomes_likelier_and_stays_near_the_untouched_model(designer: LocalDesigner) -> None:
+    ends: dict[float, tuple[float, dict[str, float]]] = {}
+    for kl_coef in (0.05, 1.0):
+        lle, learner = LowLevelEnhancement(LoRAConfig(learning_rate=3e-3, kl_coef=kl_coef)), cast(Designer, designer)
+        for step in range(8):
+            learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
+            assert learned.moved and not learned.reason and learned.stats["drift"] < 1e-3
+            learner = learned.designer
+        ends[kl_coef] = share(learner), learned.stats
+    (free, stats), (held, near) = ends[0.05], ends[1.0]
+    assert free > share(designer) + 0.2 and free > held > share(designer) - 0.05
+    assert near["kl"] < 0.5 * stats["kl"] < 0.5 and stats["distinct"] > 0.5 and stats["off_policy"] == 0.0
+    assert {"groups", "skipped", "kl", "entropy", "distinct", "mean_gain", "drift", "valid"} <= set(stats)
+    assert designer.adapter is None
+
+
+def test_repeats_become_rarer(designer: LocalDesigner) -> None:
+    lle, learner = LowLevelEnhancement(LoRAConfig(learning_rate=1e-3, diversity=0.0)), cast(Designer, designer)
+    proposals = drawn(designer, 1)
+    known = [p.text for p in proposals[::3]]
+    outcomes = [Outcome(p, 0.5, repeated=p.text in known) for p in proposals]
+    for _ in range(4):
+        learner = lle.learn(learner, outcomes, seed=0).designer
+    change = (cast(Any, learner).log_probs(proposals) - designer.log_probs(proposals)).numpy()
+    repeated = np.array([outcome.repeated for outcome in outcomes])
+    assert change[repeated].mean() < -0.2 < 0.0 < change[~repeated].mean()
+
+
+def test_steps_are_refused_with_a_reason(designer: LocalDesigner) -> None:
+    lle, proposals = LowLevelEnhancement(), drawn(designer, 1, n=4)
+
+    def refusal(outcomes: list[Outcome], by: Any = designer) -> str:
+        learned = lle.learn(by, outcomes, seed=0)
+        assert not learned.moved and learned.designer is by and "\n" not in learned.reason
+        assert all(np.isfinite(value) for value in learned.stats.values())
+        return learned.reason
+
+    assert "none of 0 groups" in refusal([])
+    assert "none of 3 groups" in refusal([Outcome(p, None) for p in proposals])
+    assert "none of 3 groups" in refusal([Outcome(p, 1.0) for p in proposals])
+    assert "none of 12 groups" in refusal([Outcome(p, float(i), prompt=str(i)) for i, p in enumerate(proposals)])
+    same = [Outcome(p, float(i), (1.0, 2.0, 1e-9 * i)) for i, p in enumerate(proposals)]
+    assert "only 25% of siblings differ" in refusal(same)
+    greedy = designer.propose(Request(MESSAGES, GRAMMAR, 120, temperature=0.0), 2)
+    assert "none of 0 groups" in refusal([Outcome(p, float(i)) for i, p in enumerate([*greedy, Proposal("remote")])])
+
+    class Remote:
+        name = "remote"
+
+    assert "out of reach" in refusal(outcomes_of(proposals), by=Remote())
+
+
+def steps(designer: Any, lle: LowLevelEnhancement, numbers: Sequence[int]) -> Any:
+    for number in numbers:
+        designer = lle.learn(designer, outcomes_of(drawn(designer, number)), seed=7).designer
+    return designer
+
+
+def test_adapters_learn_on_bit_for_bit(designer: LocalDesigner, folder: Path) -> None:
+    """Three steps in a row, and one, then two more in another object that got the bytes of the first."""
+    whole = steps(designer, LowLevelEnhancement(), range(3))
+    lle = LowLevelEnhancement()
+    first = adapter_bytes(steps(designer, lle, [0]))
+    resumed = load_adapter(LocalDesigner(folder, threads=1), first)
+    assert resumed.adapter == "lle@1" and adapter_bytes(resumed) == first
+    resumed = steps(resumed, lle, [1, 2])
+    assert adapter_bytes(resumed) == adapter_bytes(whole) != first
+    ours, theirs = ([(p.text, p.tokens, p.log_prob, p.adapter) for p in drawn(d, 50)] for d in (whole, resumed))
+    assert ours == theirs and ours[0][3] == "lle@3"
+
+
+def test_a_step_that_is_known_is_loaded_and_still_remembered(designer: LocalDesigner) -> None:
+    lle, again = LowLevelEnhancement(), LowLevelEnhancement()
+    outcomes = outcomes_of(drawn(designer, 0))
+    made = lle.learn(cast(Designer, designer), outcomes, seed=7).designer
+    stored = adapter_bytes(cast(Any, made))
+    loaded = again.learn(cast(Designer, designer), outcomes, seed=7, stored=stored)
+    assert loaded.moved and adapter_bytes(cast(Any, loaded.designer)) == stored
+    both = [adapter_bytes(steps(d, memory, [1])) for d, memory in ((made, lle), (loaded.designer, again))]
+    forgetful = steps(load_adapter(designer, stored), LowLevelEnhancement(), [1])
+    assert both[0] == both[1] != adapter_bytes(forgetful)
+
+
+def test_adapters_of_other_models_and_broken_ones_are_refused(designer: LocalDesigner, tmp_path: Path) -> None:
+    content = adapter_bytes(designer.new_adapter("fresh", seed=3))
+    assert content == adapter_bytes(designer.new_adapter("fresh", seed=3))
+    assert content != adapter_bytes(designer.new_adapter("fresh", seed=4))
+    stranger = LocalDesigner(build_model(tmp_path / "stranger", seed=9), threads=1)
+    with pytest.raises(LlmError, match="adapter fresh was trained on tiny") as caught:
+        load_adapter(stranger, content)
+    assert "\n" not in str(caught.value)
+    for broken in (b"", b"cut", content[:-9], content.replace(b'"__metadata__"', b'"__metadatum_"', 1)):
+        with pytest.raises(LlmError, match="no whole adapter"):
+            load_adapter(designer, broken)
+    with pytest.raises(Unsupported, match="nothing to save"):
+        adapter_bytes(designer)
+
+
+def toy_pairs(n: int, *, noise: float = 0.0) -> tuple[torch.Tensor, list[tuple[list[int], float]]]:
+    rng = np.random.default_rng(3)
+    table = torch.tensor(rng.normal(size=(30, 6)), dtype=torch.float32)
+    bags = [rng.integers(30, size=rng.integers(4, 12)).tolist() for _ in range(n)]
+    truth = table.double().numpy() @ rng.normal(size=6)
+    return table, [(bag, float(truth[bag].mean() * (noise == 0) + noise * rng.normal())) for bag in bags]
+
+
+def test_the_predictor_is_checked_on_designs_it_did_not_see() -> None:
+    table, pairs = toy_pairs(40)
+    fitted = fit_predictor(table, pairs)
+    scores = np.array([score for _, score in pairs])
+    told = np.array([fitted.predict(tokens) for tokens, _ in pairs])
+    assert fitted.usable and fitted.correlation > 0.95 and np.corrcoef(told, scores)[0, 1] > 0.98
+    noise = fit_predictor(table, toy_pairs(40, noise=1.0)[1])
+    assert not noise.usable and "left-out correlation" in noise.reason
+    few = fit_predictor(table, pairs[:15])
+    assert not few.usable and "15 scored designs are too few" in few.reason
+    assert not fit_predictor(table, [(tokens, 1.0) for tokens, _ in pairs]).usable  # nothing to predict
+
+
+def test_the_closed_form_of_leaving_one_out_is_that_of_refitting() -> None:
+    from se_rl.llm.score_predictor import _leave_one_out
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 3)), rng.normal(size=12)
+    x, y = x - x.mean(0), y - y.mean()
+    gram = torch.tensor(x @ x.T)
+    penalty = 0.5 * float(gram.diagonal().mean())
+    found = _leave_one_out(gram, torch.tensor(y), 0.5)[0].numpy()
+    for i in range(12):
+        rest = np.arange(12) != i
+        centre, mean = x[rest].mean(0), y[rest].mean()
+        left = x[rest] - centre
+        slope = np.linalg.solve(left.T @ left + penalty * np.eye(3), left.T @ (y[rest] - mean))
+        assert found[i] == pytest.approx(mean + (x[i] - centre) @ slope)
+
+
+def test_the_straight_through_gradient_is_that_of_expected_worth(designer: LocalDesigner) -> None:
+    """Forward the worth of what was sampled, backward that of all that could have been, position by position."""
+    proposals = designer.propose(Request(MESSAGES, GRAMMAR, 120, seed=2), 3)
+    engine = designer._engine
+    worth = torch.randn(len(designer.embeddings), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    chosen = choices(engine.model, engine.tokens(list(MESSAGES)), proposals)
+    moving = replace(chosen, log_probs=chosen.log_probs.detach().requires_grad_())
+    values = ste_gradient(ScorePredictor(worth), moving, proposals)
+    assert np.allclose(values.detach(), [float(worth[list(p.tokens or ())].mean()) for p in proposals], atol=1e-6)
+    values.sum().backward()
+    place = 0
+    for proposal in proposals:
+        for row, _ in zip(cast(Any, proposal.masks), proposal.drawn or (), strict=True):
+            allowed = np.flatnonzero(np.unpackbits(row, bitorder="little"))
+            chances = moving.log_probs.detach()[place].exp()
+            gradient = cast(Any, moving.log_probs.grad)[place]
+            expected = float((chances[chances > 0] * worth[allowed]).sum() / len(proposal.tokens or ()))
+            assert len(allowed) == int((chances > 0).sum()) and float(gradient.sum()) == pytest.approx(
+                expected, abs=1e-6
+            )
+            place += 1
+    free = Choices(torch.zeros(1, len(worth)), torch.tensor([4]), torch.tensor([0]), 1)
+    assert float(ste_gradient(ScorePredictor(worth), free, [Proposal("x", tokens=(4,))])) == pytest.approx(
+        float(worth[4])
+    )
+
+
+def test_straight_through_raises_the_predicted_score(designer: LocalDesigner) -> None:
+    lle = LowLevelEnhancement(LoRAConfig(estimator="ste", learning_rate=3e-3, diversity=0.0))
+    learner: Any = designer
+    for step in range(6):
+        learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
+        assert learned.stats["ste"] == 1.0 and learned.stats["ste_correlation"] > 0.2 and not learned.reason
+        learner = learned.designer
+    predictor = fit_predictor(designer.embeddings, list(lle._pairs))
+    before, after = (
+        np.mean([predictor.predict(p.tokens or ()) for p in drawn(d, 77, n=30)]) for d in (designer, learner)
+    )
+    assert after > before + 0.2 and share(learner) > share(designer)
+
+
+def test_with_few_designs_the_straight_through_option_says_that_reinforce_was_used(designer: LocalDesigner) -> None:
+    outcomes, both = outcomes_of(drawn(designer, 1, n=5)), []
+    for estimator in ("ste", "reinforce"):
+        learned = LowLevelEnhancement(LoRAConfig(estimator=estimator)).learn(cast(Designer, designer), outcomes, seed=1)
+        both.append((learned.reason, learned.moved, adapter_bytes(cast(Any, learned.designer))))
+    assert "15 scored designs are too few" in both[0][0] and "REINFORCE was used" in both[0][0] and not both[1][0]
+    assert both[0][1:] == both[1][1:]
+
+
+def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
+    population, buffer = InstructionPopulation(), PerformanceBuffer()
+    kit = DualLevelEnhancementKit(HighLevelEnhancement(population, buffer, seed=1), LowLevelEnhancement(), seed=1)
+    macro, micro = (choice.instruction for choice in kit.choose("reward", np.random.default_rng(0)))
+    proposals = drawn(designer, 1, n=4)
+    outcomes = [
+        replace(
+            outcome,
+            gain=None if i == 0 else outcome.gain,
+            repeated=i == 1,
+            instructions=(macro.id, micro.id),
+            tried=Tried(f"c{i}", "reward", outcome.proposal.text, 1.0, outcome.gained, micro.text),
+        )
+        for i, outcome in enumerate(outcomes_of(proposals))
+    ]
+    changed = kit.enhance(outcomes, cast(Designer, designer), 1)
+    assert changed["learned"].moved and changed["designer"].adapter == "lle@1"
+    assert {row["id"] for row in changed["credits"]} == {macro.id, micro.id}
+    booked = sum(outcome.gained for i, outcome in enumerate(outcomes) if i > 1)  # a failure and a repeat add nothing
+    assert changed["credits"][0]["credit"] == pytest.approx(booked / (len(outcomes) + 4))
+    assert len(buffer) == len(outcomes) and kit.history("reward", 4)
+    assert changed["instructions"] and all(one.iteration == 1 for one in changed["instructions"])
+
+
+def test_either_level_of_the_kit_may_be_left_out(designer: LocalDesigner) -> None:
+    outcomes, rng = outcomes_of(drawn(designer, 1, n=4)), np.random.default_rng(0)
+    low = DualLevelEnhancementKit(None, LowLevelEnhancement())
+    macro, micro = low.choose("reward", rng)
+    assert {macro.instruction.id, micro.instruction.id} < {row["id"] for row in InstructionPopulation().rows()}
+    assert macro.instruction.kind == "macro" and micro.instruction.kind == "reward" and low.history("reward") == []
+    assert low.enhance(outcomes, cast(Designer, designer), 1)["learned"].moved
+    high = DualLevelEnhancementKit(HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0))
+    tried = [replace(o, tried=Tried("c", "reward", o.proposal.text, 1.0, o.gained)) for o in outcomes]
+    changed = high.enhance(tried, cast(Designer, designer), 1, constrained=False)
+    assert changed["learned"] is None and changed["designer"] is designer and changed["instructions"]
+    nothing = DualLevelEnhancementKit().enhance(outcomes, cast(Designer, designer), 1)
+    assert nothing == {"designer": designer, "instructions": [], "credits": [], "learned": None}

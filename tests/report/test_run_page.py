@@ -1,0 +1,290 @@
+"""The page of a run: what it says at each stage, what it must never load, and texts and files it must survive."""
+
+from __future__ import annotations
+
+import ast
+import html
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import plotly.graph_objects as go
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_fixture import BEST, HOSTILE, PER_ROUND, estimate, make_run, results, reward_source
+
+from se_rl.modules.contracts import CODE_TYPES
+from se_rl.records.archive import Archive
+from se_rl.records.entries import DEFAULT, Candidate, Evaluation, Event, sha256
+from se_rl.report import run_charts, run_details
+from se_rl.report.run_designs import Design, default_source, judge, lineage, read_run, side_by_side
+from se_rl.report.run_page import final_verdict, run_page
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("ended"))
+
+
+@pytest.fixture(scope="module")
+def page(ended: Path) -> str:
+    return run_page(ended)
+
+
+@pytest.fixture(scope="module")
+def under_way(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("under_way"), ended=False, rounds=2)
+
+
+def body(page: str) -> str:
+    """The page without its scripts."""
+    return re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
+
+
+def words(page: str) -> str:
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", body(page))).split())
+
+
+def figures(page: str) -> list[dict[str, Any]]:
+    return [
+        json.loads(html.unescape(text), parse_constant=pytest.fail)
+        for text in re.findall(r'data-figure="([^"]*)"', page)
+    ]
+
+
+def panels(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="designs">(.*?)</script>', page, flags=re.DOTALL)
+    assert found is not None
+    return json.loads(found[1], parse_constant=pytest.fail)
+
+
+def best_of(folder: Path) -> str:
+    with Archive.open(folder / "archive.sqlite", read_only=True) as archive:
+        return archive.candidates()[BEST].id
+
+
+def test_page_loads_nothing_from_elsewhere(page: str) -> None:
+    assert not re.search(r"<(script|img|iframe|link)\b[^>]*\b(src|href)=", body(page))
+    assert not re.search(r"@import|url\(\s*['\"]?(https?:)?//", body(page))
+    assert "http" not in body(page).replace("http-equiv", "")
+    assert "default-src 'none'" in page and page.count("* plotly.js v") == 1
+
+
+def test_an_ended_run_gives_its_verdict_and_every_method(page: str, ended: Path) -> None:
+    text = words(page)
+    assert (
+        f"Design {best_of(ended)} earns +0.41 bps [+0.11, +0.71] over the default PPO on the sealed test days" in text
+    )
+    assert "+1.20 over TWAP [+0.90, +1.50]" in text and "Of 27 designs tried" in text and "about 0.22 bps" in text
+    assert '<section class="verdict shown"' in page
+    told = results("x")
+    rows = {*told["baselines"], *told["dynamic"]["x1"]}
+    assert all(f'<th scope="row">{html.escape(name)}' in page for name in rows)
+    assert "SPA p 0.012 SPA p over default 0.031 seeds 3 test openings 1" in text
+    assert "6.80 +5.20 [+4.40, +6.00] 43.3 70 1.0 15.20" in text
+
+
+def test_evidence_is_there(page: str) -> None:
+    text = words(page)
+    assert "SYNTHETIC DATA: no market ever printed these prices" in text and "UNSAFE" not in text
+    assert "dropped: cannot reach the best" in text and "training failed: diverged after N updates" in text
+    assert "preset: quick" in text and "prices are unadjusted" in text and "search_s 251.0" in text
+    assert (
+        "data SHA-256 " + "fa8d015c" * 8 in text and "2024-01-02 to 2024-03-25, 36 train | 11 valid | 11 test" in text
+    )
+    assert "tokens read 12,000 tokens written 7,500" in text and "rung 0 +0.70 · rung 1 +0.65 · rung 2 +0.60" in text
+    assert "adapter-2" in text and "whole task −0.12 9 default" in text
+    assert "[user] Write a module for round 3." in text and "macro instruction Beat TWAP on the same orders." in text
+
+
+def test_a_run_under_way_says_what_is_known(under_way: Path) -> None:
+    page = run_page(under_way)
+    with Archive.open(under_way / "archive.sqlite", read_only=True) as archive:
+        best = archive.candidates()[20].id
+    text = words(page)
+    assert (
+        f"Iteration 2 of 3: best design so far {best} +0.21 [+0.06, +0.36] bps over the default on validation" in text
+    )
+    assert "a reward that charges for its own impact" in text and "opened once, at the end" in text
+    assert "still running" in text and "Methods on the sealed test days" not in text
+    assert len(panels(page)["designs"]) == 1 + 2 * PER_ROUND
+
+
+def test_before_the_first_iteration_there_is_a_page(tmp_path: Path) -> None:
+    text = words(run_page(make_run(tmp_path, ended=False, rounds=0)))
+    assert "Under way: no outer iteration has ended yet About 5 minutes on this machine." in text
+    assert "0 designs proposed (none scored yet); none is held better than the default." in text
+
+
+def test_a_best_that_is_the_default_is_no_gain(tmp_path: Path) -> None:
+    make_run(tmp_path, ended=False, rounds=0)
+    with Archive.open(tmp_path / "archive.sqlite") as archive:
+        start = archive.candidates()[0].id
+        archive.append("iteration", "iteration 1", {"iteration": 1, "best": start, "text": "Nothing moved."})
+    assert "Iteration 1 of 3: no design beats the default so far Nothing moved." in words(run_page(tmp_path))
+
+
+def test_hostile_text_stays_text(page: str) -> None:
+    assert "<script>alert" not in page and "<img" not in body(page) and "{{ 7 * 7 }}" in page
+    told = panels(page)
+    sha = sha256(reward_source(BEST))
+    assert told["designs"][BEST]["modules"]["reward"] == sha and told["sources"][sha] == reward_source(BEST)
+    assert HOSTILE in told["prompts"]["call-3"]
+    assert html.escape(HOSTILE, quote=False) in body(page)  # in the diff
+
+
+def test_what_is_unsafe_or_unsealed_is_loud(tmp_path: Path) -> None:
+    make_run(tmp_path, ended=False, rounds=0, isolation="none (unsafe)")
+    with Archive.open(tmp_path / "archive.sqlite") as archive:
+        for opening in range(2):
+            archive.open_test(key=f"opening {opening}", data_hash="d", candidate="c")
+    page = run_page(tmp_path)
+    assert (
+        '<p class="banner" role="alert">UNSAFE RUN: source of a language model ran with isolation none (unsafe)' in page
+    )
+    assert "TEST DAYS OPENED 2 TIMES" in page
+
+
+def test_lost_files_do_not_cost_the_page(tmp_path: Path) -> None:
+    make_run(tmp_path, rounds=3)
+    for blob in (tmp_path / "blobs").rglob("*"):
+        if blob.is_file():
+            blob.write_bytes(b"damaged")
+    page = run_page(tmp_path)
+    assert set(panels(page)["sources"].values()) == {run_details.LOST}
+    assert "How the best design learned" in page  # the learning curve of the results remains
+
+
+@pytest.mark.parametrize(
+    ("over", "half", "state", "said"),
+    [
+        (0.4, 0.3, "shown", "+0.40 bps over the default"),
+        (0.1, 0.3, "open", "contains 0"),
+        (-0.5, 0.2, "worse", "−0.50"),
+    ],
+)
+def test_the_verdict_follows_the_interval(over: float, half: float, state: str, said: str) -> None:
+    verdict = final_verdict(results("abc", over=over, half=half))
+    assert verdict.state == state and said in verdict.meaning
+
+
+def test_too_good_is_suspect() -> None:
+    told = results("abc")
+    assert "leak" not in final_verdict(told).meaning
+    told["final_metrics"]["over_TWAP"] = estimate(7.0, 1.0)
+    assert "leak" in final_verdict(told).meaning
+
+
+def candidate(**more: Any) -> Candidate:
+    return replace(Candidate("abc", {"reward": "0"}, "tweak", ("start",), "reward", 1), **more)
+
+
+def trained(rung: int, seed: int, score: float, *, status: str = "ok") -> Evaluation:
+    return Evaluation("abc", rung, seed, status, "" if status == "ok" else "diverged", {"score": score})
+
+
+BASE = [trained(0, 0, 1.0), trained(1, 0, 2.0), trained(1, 1, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("made", "own", "state", "gain", "rung"),
+    [
+        (candidate(operator=DEFAULT), BASE, "default", 0.0, 1),
+        (candidate(twin="def"), [], "repeat", None, -1),
+        (candidate(reason="syntax"), [], "not valid", None, -1),
+        (candidate(), [], "waiting", None, -1),
+        (candidate(), [trained(0, 0, 1.5)], "scored", 0.5, 0),
+        (candidate(), [trained(0, 0, 9.0), trained(1, 0, 2.2), trained(1, 1, 3.4)], "scored", 0.3, 1),
+        (candidate(), [trained(0, 0, 1.5), trained(1, 7, 9.0)], "scored", 0.5, 0),  # no default with that seed
+        (candidate(), [trained(0, 0, 1.5), trained(1, 0, math.nan)], "scored", 0.5, 0),
+        (candidate(), [trained(0, 0, 1.5), trained(1, 0, 0.0, status="failed")], "training failed", None, -1),
+    ],
+)
+def test_a_design_is_judged_against_the_default_at_the_same_rung_and_seeds(
+    made: Candidate, own: Sequence[Evaluation], state: str, gain: float | None, rung: int
+) -> None:
+    found = judge(1, made, own, base=BASE, dropped="")
+    assert (found.state, found.rung) == (state, rung)
+    assert found.gain is None if gain is None else found.gain == pytest.approx(gain)
+
+
+LINES = st.lists(st.sampled_from(["", "a", "b = 1", "    return x", "</script>"]), max_size=12)
+
+
+@given(LINES, LINES)
+def test_a_diff_holds_both_texts(left: list[str], right: list[str]) -> None:
+    rows = list(side_by_side("\n".join(left), "\n".join(right)))
+    assert [old for _, old, _ in rows if old is not None] == "\n".join(left).splitlines()
+    assert [new for _, _, new in rows if new is not None] == "\n".join(right).splitlines()
+    assert all(old == new for kind, old, new in rows if kind == "same")
+
+
+def test_the_default_has_a_text_to_differ_from() -> None:
+    sources = {name: default_source(name) for name in CODE_TYPES}
+    assert "twap_fill_price" in sources["reward"] and "class Network" in sources["network"]
+    assert sources["imagination"] == "" and default_source("unknown") == ""
+    assert all(ast.parse(text) for text in sources.values())
+
+
+def test_the_evolution_chart_holds_every_design(ended: Path) -> None:
+    with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
+        run = read_run(archive, None)
+    figure = run_charts.evolution(run.designs, run.best, run.events["iteration"])
+    traces = {trace["name"]: trace for trace in figure["data"]}
+    shown = sorted(n for name in (*run_charts.MODULES, *run_charts.MARKS) for n in traces.get(name, {"x": []})["x"])
+    assert sorted(shown + traces["default, crossover"]["x"]) == list(range(1 + 3 * PER_ROUND))
+    assert "shape: returned [8], wanted [B] &lt;b&gt;" in traces["not valid"]["text"][0]
+    outlier = traces["network"]["x"].index(13)
+    assert traces["network"]["marker"]["symbol"][outlier] == "square-open"
+    assert "below the chart" in traces["network"]["text"][outlier]
+    assert min(traces["network"]["y"]) == traces["network"]["y"][outlier] > run.designs[13].gain
+    assert traces["held best"]["x"] == [0, 12, 24, 36]
+    line = lineage(run.designs, run.best)
+    assert line[0] == run.designs[0].candidate.id and line[-1] == run.best
+    assert len(traces["line of the best"]["x"]) == len(line) and f"{run.best}, +" in figure["summary"]
+
+
+def test_every_figure_is_one_that_plotly_draws(page: str) -> None:
+    drawn = figures(page)
+    assert len(drawn) == 9  # impact, evolution, two replays, three of training, two of progress
+    for figure in drawn:
+        go.Figure(data=figure["data"], layout=figure["layout"])
+    assert page.count('role="img" aria-label="') == len(drawn) and 'aria-label=""' not in page
+
+
+def test_a_replay_is_in_shares_of_the_order_whatever_its_unit() -> None:
+    order = {
+        "side": "buy",
+        "minutes": [0, 1],
+        "price": [10.0, 11.0],
+        "fills": [300.0, 100.0],
+        "inventory": [100.0, 0.0],
+    }
+    order |= {"twap_inventory": [200.0, 0.0], "fill_price": 10.25, "benchmark_price": 10.5}
+    figure = run_charts.replay(order)
+    traces = {trace["name"]: trace for trace in figure["data"]}
+    assert traces["our fills (area: size)"]["customdata"] == [75.0, 25.0]
+    assert traces["we still hold"]["y"] == [25.0, 0.0] and traces["TWAP holds"]["y"] == [50.0, 0.0]
+    assert run_charts.advantage(order) == pytest.approx(1e4 * (1 - 10.25 / 10.5)) and "+238.10 bps" in figure["summary"]
+
+
+def test_figures_without_numbers_are_drawn_without_them() -> None:
+    told = Event(1, 0.0, "iteration", "k", {"iteration": 1})
+    shares, gains = run_charts.progress([told])
+    assert shares["data"] == [] and gains["data"][0]["y"] == [None] and "–" in gains["summary"]
+    row = {"saved_bps": None, "saved_ci95": [None, None]}
+    assert run_charts.impact({"x1": {"TWAP": row}})[0]["data"][0]["error_x"]["array"] == [0.0]
+    alone = [Design(0, candidate(operator=DEFAULT), "default", 0.0)]
+    go.Figure(run_charts.evolution(alone, "abc", [])["data"])
+
+
+def test_importing_the_page_stays_light() -> None:
+    code = "import sys, se_rl.report.run_page; print({'pandas', 'torch', 'plotly', 'jinja2'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
