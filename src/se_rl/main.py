@@ -14,24 +14,44 @@ from se_rl import __version__
 from se_rl.commands.data import add_data
 from se_rl.commands.machine import add_bench, add_doctor, add_llm, add_market
 from se_rl.commands.parsing import FAILED, MISUSED, Parser
+from se_rl.commands.runs import (
+    add_compare,
+    add_replay,
+    add_report,
+    add_run,
+    add_score,
+    add_show,
+    seeds_spelling,
+)
 from se_rl.commands.tables import add_baselines, add_evaluate
 from se_rl.config import ConfigError
 
 INTERRUPTED = 130
+SEEDS_OPTIONS = ("--dataset", "--epochs", "--mode", "--checkpoint", "--llm")
+"""What the seeds' command line may begin with; ours begins with a verb."""
+VERBS = (
+    add_run, add_show, add_score, add_replay, add_report, add_compare, add_baselines, add_evaluate, add_data, add_market,
+    add_llm, add_bench, add_doctor,
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `se-rl`; returns the exit code."""
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin for work starve a busy machine
-    options = build_parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        if words and words[0] in SEEDS_OPTIONS:
+            words = seeds_spelling(words)
+        options = build_parser().parse_args(words)
         return int(options.run(options) or 0)
     except (ConfigError, ValueError) as error:
         if not {"ConfigError", "DataError"} & {kind.__name__ for kind in type(error).__mro__}:
             raise
         return _complain(error, MISUSED)
     except RuntimeError as error:
-        if type(error).__name__ not in ("CheckError", "SandboxError", "LlmError"):
+        if not {"CheckError", "SandboxError", "LlmError", "ArchiveError"} & {
+            kind.__name__ for kind in type(error).__mro__
+        }:
             raise
         return _complain(error, FAILED)
     except KeyboardInterrupt:
@@ -46,7 +66,7 @@ def build_parser() -> Parser:
     parser = Parser(prog="se-rl", description="A self-evolving RL researcher for financial order execution.")
     parser.add_argument("--version", action="version", version=f"se-rl {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
-    for add in (add_baselines, add_evaluate, add_data, add_market, add_llm, add_bench, add_doctor):
+    for add in VERBS:
         add(verbs)
     return parser
 

@@ -14,13 +14,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import GRAMMAR, MESSAGES, build_model
+from tiny_outcomes import drawn, outcomes_of, share
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from se_rl.config import ConfigError
 from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
-from se_rl.llm.decoding import Choices, choices
-from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
-from se_rl.llm.high_level_enhancement import HighLevelEnhancement, InstructionPopulation, PerformanceBuffer, Tried
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.low_level_enhancement import (
     LoRAConfig,
@@ -31,16 +29,13 @@ from se_rl.llm.low_level_enhancement import (
     design_scores,
     load_adapter,
 )
-from se_rl.llm.score_predictor import ScorePredictor, fit_predictor, ste_gradient
 
 CONFIG = LoRAConfig()
-FIELDS = ("fill_price", "time_left", "volatility")
-PROMPTS: tuple[Any, ...] = (MESSAGES, "Write a reward.", "Improve this reward.")
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_model(tmp_path_factory.mktemp("models") / "tiny")
+    return build_model(tmp_path_factory.mktemp("models") / "tiny", sharpness=2.0)
 
 
 @pytest.fixture
@@ -48,29 +43,6 @@ def designer(folder: Path) -> Iterator[LocalDesigner]:
     threads = torch.get_num_threads()
     yield LocalDesigner(folder, threads=1)
     torch.set_num_threads(threads)
-
-
-def drawn(designer: Any, seed: int, *, n: int = 8) -> list[Proposal]:
-    """n designs for each of three prompts."""
-    return [p for prompt in PROMPTS for p in designer.propose(Request(prompt, GRAMMAR, 120, 2.0, seed), n)]
-
-
-def behaviour(text: str) -> tuple[float, ...]:
-    """What a design of the tiny grammar does: the weight it gives to each field."""
-    terms = [term.split(" * ") for term in text.split("return ")[1].split(" + ")]
-    weights = dict.fromkeys(FIELDS, 0.0)
-    for term in terms:
-        weights[term[-1].removeprefix("step.")] += float(term[0]) if len(term) == 2 else 1.0
-    return tuple(weights.values())
-
-
-def outcomes_of(proposals: Sequence[Proposal], *, field: str = "volatility") -> list[Outcome]:
-    """Pays for the use of one field."""
-    return [Outcome(p, float(field in p.text), behaviour(p.text)) for p in proposals]
-
-
-def share(designer: Any, *, field: str = "volatility", seed: int = 900) -> float:
-    return float(np.mean([field in p.text for p in drawn(designer, seed, n=40)]))
 
 
 def plain(gain: float | None, *, prompt: str = "a", **others: Any) -> Outcome:
@@ -294,130 +266,3 @@ def test_adapters_of_other_models_and_broken_ones_are_refused(designer: LocalDes
             load_adapter(designer, broken)
     with pytest.raises(Unsupported, match="nothing to save"):
         adapter_bytes(designer)
-
-
-def toy_pairs(n: int, *, noise: float = 0.0) -> tuple[torch.Tensor, list[tuple[list[int], float]]]:
-    rng = np.random.default_rng(3)
-    table = torch.tensor(rng.normal(size=(30, 6)), dtype=torch.float32)
-    bags = [rng.integers(30, size=rng.integers(4, 12)).tolist() for _ in range(n)]
-    truth = table.double().numpy() @ rng.normal(size=6)
-    return table, [(bag, float(truth[bag].mean() * (noise == 0) + noise * rng.normal())) for bag in bags]
-
-
-def test_the_predictor_is_checked_on_designs_it_did_not_see() -> None:
-    table, pairs = toy_pairs(40)
-    fitted = fit_predictor(table, pairs)
-    scores = np.array([score for _, score in pairs])
-    told = np.array([fitted.predict(tokens) for tokens, _ in pairs])
-    assert fitted.usable and fitted.correlation > 0.95 and np.corrcoef(told, scores)[0, 1] > 0.98
-    noise = fit_predictor(table, toy_pairs(40, noise=1.0)[1])
-    assert not noise.usable and "left-out correlation" in noise.reason
-    few = fit_predictor(table, pairs[:15])
-    assert not few.usable and "15 scored designs are too few" in few.reason
-    assert not fit_predictor(table, [(tokens, 1.0) for tokens, _ in pairs]).usable  # nothing to predict
-
-
-def test_the_closed_form_of_leaving_one_out_is_that_of_refitting() -> None:
-    from se_rl.llm.score_predictor import _leave_one_out
-
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(12, 3)), rng.normal(size=12)
-    x, y = x - x.mean(0), y - y.mean()
-    gram = torch.tensor(x @ x.T)
-    penalty = 0.5 * float(gram.diagonal().mean())
-    found = _leave_one_out(gram, torch.tensor(y), 0.5)[0].numpy()
-    for i in range(12):
-        rest = np.arange(12) != i
-        centre, mean = x[rest].mean(0), y[rest].mean()
-        left = x[rest] - centre
-        slope = np.linalg.solve(left.T @ left + penalty * np.eye(3), left.T @ (y[rest] - mean))
-        assert found[i] == pytest.approx(mean + (x[i] - centre) @ slope)
-
-
-def test_the_straight_through_gradient_is_that_of_expected_worth(designer: LocalDesigner) -> None:
-    """Forward the worth of what was sampled, backward that of all that could have been, position by position."""
-    proposals = designer.propose(Request(MESSAGES, GRAMMAR, 120, seed=2), 3)
-    engine = designer._engine
-    worth = torch.randn(len(designer.embeddings), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    chosen = choices(engine.model, engine.tokens(list(MESSAGES)), proposals)
-    moving = replace(chosen, log_probs=chosen.log_probs.detach().requires_grad_())
-    values = ste_gradient(ScorePredictor(worth), moving, proposals)
-    assert np.allclose(values.detach(), [float(worth[list(p.tokens or ())].mean()) for p in proposals], atol=1e-6)
-    values.sum().backward()
-    place = 0
-    for proposal in proposals:
-        for row, _ in zip(cast(Any, proposal.masks), proposal.drawn or (), strict=True):
-            allowed = np.flatnonzero(np.unpackbits(row, bitorder="little"))
-            chances = moving.log_probs.detach()[place].exp()
-            gradient = cast(Any, moving.log_probs.grad)[place]
-            expected = float((chances[chances > 0] * worth[allowed]).sum() / len(proposal.tokens or ()))
-            assert len(allowed) == int((chances > 0).sum()) and float(gradient.sum()) == pytest.approx(
-                expected, abs=1e-6
-            )
-            place += 1
-    free = Choices(torch.zeros(1, len(worth)), torch.tensor([4]), torch.tensor([0]), 1)
-    assert float(ste_gradient(ScorePredictor(worth), free, [Proposal("x", tokens=(4,))])) == pytest.approx(
-        float(worth[4])
-    )
-
-
-def test_straight_through_raises_the_predicted_score(designer: LocalDesigner) -> None:
-    lle = LowLevelEnhancement(LoRAConfig(estimator="ste", learning_rate=3e-3, diversity=0.0))
-    learner: Any = designer
-    for step in range(6):
-        learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
-        assert learned.stats["ste"] == 1.0 and learned.stats["ste_correlation"] > 0.2 and not learned.reason
-        learner = learned.designer
-    predictor = fit_predictor(designer.embeddings, list(lle._pairs))
-    before, after = (
-        np.mean([predictor.predict(p.tokens or ()) for p in drawn(d, 77, n=30)]) for d in (designer, learner)
-    )
-    assert after > before + 0.2 and share(learner) > share(designer)
-
-
-def test_with_few_designs_the_straight_through_option_says_that_reinforce_was_used(designer: LocalDesigner) -> None:
-    outcomes, both = outcomes_of(drawn(designer, 1, n=5)), []
-    for estimator in ("ste", "reinforce"):
-        learned = LowLevelEnhancement(LoRAConfig(estimator=estimator)).learn(cast(Designer, designer), outcomes, seed=1)
-        both.append((learned.reason, learned.moved, adapter_bytes(cast(Any, learned.designer))))
-    assert "15 scored designs are too few" in both[0][0] and "REINFORCE was used" in both[0][0] and not both[1][0]
-    assert both[0][1:] == both[1][1:]
-
-
-def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
-    population, buffer = InstructionPopulation(), PerformanceBuffer()
-    kit = DualLevelEnhancementKit(HighLevelEnhancement(population, buffer, seed=1), LowLevelEnhancement(), seed=1)
-    macro, micro = (choice.instruction for choice in kit.choose("reward", np.random.default_rng(0)))
-    proposals = drawn(designer, 1, n=4)
-    outcomes = [
-        replace(
-            outcome,
-            gain=None if i == 0 else outcome.gain,
-            repeated=i == 1,
-            instructions=(macro.id, micro.id),
-            tried=Tried(f"c{i}", "reward", outcome.proposal.text, 1.0, outcome.gained, micro.text),
-        )
-        for i, outcome in enumerate(outcomes_of(proposals))
-    ]
-    changed = kit.enhance(outcomes, cast(Designer, designer), 1)
-    assert changed["learned"].moved and changed["designer"].adapter == "lle@1"
-    assert {row["id"] for row in changed["credits"]} == {macro.id, micro.id}
-    booked = sum(outcome.gained for i, outcome in enumerate(outcomes) if i > 1)  # a failure and a repeat add nothing
-    assert changed["credits"][0]["credit"] == pytest.approx(booked / (len(outcomes) + 4))
-    assert len(buffer) == len(outcomes) and kit.history("reward", 4)
-    assert changed["instructions"] and all(one.iteration == 1 for one in changed["instructions"])
-
-
-def test_either_level_of_the_kit_may_be_left_out(designer: LocalDesigner) -> None:
-    outcomes, rng = outcomes_of(drawn(designer, 1, n=4)), np.random.default_rng(0)
-    low = DualLevelEnhancementKit(None, LowLevelEnhancement())
-    macro, micro = low.choose("reward", rng)
-    assert {macro.instruction.id, micro.instruction.id} < {row["id"] for row in InstructionPopulation().rows()}
-    assert macro.instruction.kind == "macro" and micro.instruction.kind == "reward" and low.history("reward") == []
-    assert low.enhance(outcomes, cast(Designer, designer), 1)["learned"].moved
-    high = DualLevelEnhancementKit(HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0))
-    tried = [replace(o, tried=Tried("c", "reward", o.proposal.text, 1.0, o.gained)) for o in outcomes]
-    changed = high.enhance(tried, cast(Designer, designer), 1, constrained=False)
-    assert changed["learned"] is None and changed["designer"] is designer and changed["instructions"]
-    nothing = DualLevelEnhancementKit().enhance(outcomes, cast(Designer, designer), 1)
-    assert nothing == {"designer": designer, "instructions": [], "credits": [], "learned": None}

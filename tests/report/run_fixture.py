@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from se_rl.records.entries import DEFAULT, Adapter, Candidate, Evaluation, Instr
 from se_rl.records.files import to_json
 
 HOSTILE = "</script><script>alert(1)</script>{{ 7 * 7 }}{% raw %}<img src=x onerror=alert(2)>"
+OURS = "SE-RL (best design)"
 MODULES = ("reward", "network", "imagination")
 OPERATORS = ("draft", "tweak", "rewrite", "simplify")
 ROUNDS, PER_ROUND = 3, 12
@@ -73,15 +76,21 @@ def _start(archive: Archive) -> list[str]:
 
 
 def _evaluate(archive: Archive, name: str, rung: int, level: float, *, reason: str = "") -> None:
-    rng = np.random.default_rng([rung, int(sha256(name)[:6], 16)])
+    """One training per seed; its gain over another design is the difference of their levels and a little luck."""
+    days, market = np.repeat(np.arange(6), 4), np.random.default_rng(rung).normal(size=24)
+    luck = np.random.default_rng([rung, int(sha256(name)[:6], 16)])
     for seed in range(1 + rung):
-        luck = 0.05 * float(rng.normal())
-        scores = {"score": level + luck, "static_specific": level + luck, "dynamic": 4.0 + 3 * level, "dynamic_x2": 2.0}
-        curve = archive.put_blob(json.dumps(_curve(level)).encode())
+        static = level + market + 0.1 * luck.normal(size=24)
+        arrays = {"static": static, "static_day": days, "dynamic": 4.0 + static, "dynamic_x2": 2.0 + static}
+        packed = io.BytesIO()
+        np.savez(packed, **arrays)
+        scores = {key: float(values.mean()) for key, values in arrays.items() if key != "static_day"}
         done = Evaluation(
-            name, rung, seed, "failed" if reason else "ok", reason, {} if reason else scores, curve="" if reason else curve,
-            work=10.0 * 3**rung, seconds=8.0 * 3**rung, isolation="strong",
-        )  # fmt: skip
+            name, rung, seed, "failed", reason, work=10.0 * 3**rung, seconds=8.0 * 3**rung, isolation="strong"
+        )
+        if not reason:
+            curve = archive.put_blob(json.dumps(_curve(level)).encode())
+            done = replace(done, status="ok", scores=scores, arrays=archive.put_blob(packed.getvalue()), curve=curve)
         archive.add_evaluation(done, key=f"{name} {rung} {seed}")
 
 
@@ -102,26 +111,27 @@ def _round(archive: Archive, ids: list[str], step: int) -> None:
     adapter = f"adapter-{step - 1}" if step > 1 else ""
     if adapter:
         archive.add_adapter(Adapter(adapter, "", sha256(adapter), step, {"kl": 0.01 * step}))
-    asked = {"role": "user", "content": f"Write a module for round {step}. {HOSTILE}"}
-    reply = archive.put_blob(json.dumps({"request": {"messages": [asked]}, "proposals": []}).encode())
-    archive.add_call(ModelCall(f"call-{step}", "smollm2-135m", adapter, PER_ROUND, 4_000, 2_500, 0.0, 21.0, reply))
+    asked = [{"role": "user", "content": f"Write a module for round {step}. {HOSTILE}"}]
+    chat = archive.put_blob(json.dumps(asked).encode())
+    archive.add_call(ModelCall(f"call-{step}", "smollm2-135m", adapter, PER_ROUND, 4_000, 2_500, 0.0, 21.0, chat))
     rng = np.random.default_rng(step)
     for place in range(PER_ROUND):
         number = len(ids)
         sound = [each for each in range(max(0, number - 12), number) if _fate(each) == "scored" and each != 13] or [0]
         parent = archive.candidate(ids[sound[int(rng.integers(len(sound)))]])
-        ids.append(_propose(archive, ids, parent, number, step, place, adapter))
+        ids.append(_propose(archive, ids, parent, step=step, place=place, adapter=adapter, prompt=chat))
     best, score = ids[(10, 20, BEST)[step - 1]], (0.06, 0.21, 0.41)[step - 1]
     told = {
         "iteration": step,
+        "of": ROUNDS,
         "best": best,
         "score": score,
+        "se": 0.075,
         "ema": 0.1 * step,
-        "proposed": PER_ROUND,
         "valid": 8 + step,
     }
-    told |= {"repeated": 1, "failed": 1, "mean_gain": 0.04 * step - 0.06, "adapter": adapter, "distinct": 0.9}
-    told |= {"modules": {"reward": 4, "network": 4, "imagination": 4}, "ci95": [score - 0.15, score + 0.15]}
+    told |= {"proposed": PER_ROUND, "repeated": 1, "failed": 1, "mean_gain": 0.04 * step - 0.06, "adapter": adapter}
+    told |= {"distinct": 0.9, "modules": {"reward": 4, "network": 4, "imagination": 4}}
     moved = f"The held best moved to {best}: a reward that charges for its own impact."
     archive.append("iteration", f"iteration {step}", told | {"text": moved})
 
@@ -135,9 +145,10 @@ def _fate(number: int) -> str:
 
 
 def _propose(
-    archive: Archive, ids: list[str], parent: Candidate, number: int, step: int, place: int, adapter: str
+    archive: Archive, ids: list[str], parent: Candidate, *, step: int, place: int, adapter: str, prompt: str
 ) -> str:
     """One proposal: a module of its parent changed, then trained as far as it deserves."""
+    number = len(ids)
     module, fate = MODULES[number % 3], _fate(number)
     text = reward_source(number) if module == "reward" else f"# {module} {number}\n" + reward_source(number)
     modules = {**parent.modules, module: sha256(text)}
@@ -145,7 +156,7 @@ def _propose(
     macro, micro = (sha256(text)[:12] for text in ("Beat TWAP on the same orders.", "Pair each step with TWAP's."))
     candidate = Candidate(
         design_id(modules), modules, OPERATORS[number % 4], (parent.id,), module, step, f"call-{step}", place,
-        macro, micro, "smollm2-135m", adapter, reason, ids[number - 3] if fate == "repeat" else "", (0.1, 0.2),
+        macro, micro, "smollm2-135m", adapter, reason, ids[number - 3] if fate == "repeat" else "", (0.1, 0.2), prompt,
     )  # fmt: skip
     archive.add_candidate(candidate, {module: text})
     if fate == "failed":
@@ -183,26 +194,30 @@ def estimate(mean: float, half: float) -> dict[str, Any]:
 def method(over: float, half: float = 0.3) -> dict[str, Any]:
     """One row of the table of methods."""
     row = {"PA": over, "PA_std": 26.6, "WR": 0.53, "GLR": 0.95, "AFI": 0.021, "ci95": [over - half, over + half]}
-    return row | {"over_TWAP": estimate(over, half), "over_TWAP_specific": estimate(0.9 * over, half)}
+    shares = {"over_TWAP": 1.0, "over_TWAP_specific": 0.9, "over_TWAP_common": 0.1}
+    return row | {name: estimate(share * over, half) for name, share in shares.items()}
 
 
 def results(best: str, *, over: float = 0.41, half: float = 0.3, isolation: str = "strong") -> dict[str, Any]:
     """What an ended run writes as results.json."""
-    rows = {
-        "SE-RL (best design)": method(1.2) | {"seed_sd": 0.08},
-        "strong default PPO": method(0.79) | {"seed_sd": 0.1},
+    earned = {
+        "TWAP": 0.0,
+        "VWAP": 0.0,
+        "XS ridge": 1.05,
+        "foresight bound": 90.0,
+        OURS: 1.2,
+        "PPO strong": 0.79,
+        "PPO naive": 0.1,
     }
-    rows |= {"naive PPO": method(0.1), "XS ridge": method(1.05), "VWAP": method(0.0, 0.0), "TWAP": method(0.0, 0.0)}
+    rows = {name: method(pa, 0.3 if pa else 0.0) for name, pa in earned.items()}
+    for name in rows.keys() - {OURS}:
+        rows[name]["ours_over"] = estimate(1.2 - earned[name], 0.3)
+    rows[OURS]["seed_sd"] = 0.08
     simulated = {
         size: {
             name: {"cost_bps": 12.0 * scale - saved, "saved_bps": saved, "saved_ci95": [saved - 0.8, saved + 0.8]}
             | {"saved_share": saved / 12.0 / scale, "passive": 0.7, "forced": 0.01}
-            for name, saved in (
-                ("SE-RL (best design)", 5.2),
-                ("strong default PPO", 4.4),
-                ("grid constant", 3.9),
-                ("TWAP", 0.0),
-            )
+            for name, saved in {"TWAP": 0.0, "grid constant": 3.9, OURS: 5.2, "PPO strong": 4.4}.items()
         }
         for size, scale in (("x1", 1.0), ("x2", 1.7))
     }
@@ -219,7 +234,7 @@ def results(best: str, *, over: float = 0.41, half: float = 0.3, isolation: str 
         "test_openings": 1,
         "spa_p": 0.012,
         "selection": {"tried": 27, "hurdle_bps": 0.22, "spa_p_over_default": 0.031, "rows": []},
-        "seeds": [0, 1, 2],
+        "seeds": {"search": 7, "trainings": [0, 1, 2]},
         "isolation": isolation,
         "llm": {
             "name": "smollm2-135m",
@@ -239,7 +254,7 @@ def results(best: str, *, over: float = 0.41, half: float = 0.3, isolation: str 
             "default": [0.7 - 0.7 * 0.85**k for k in range(10)],
         },
         "notes": ["prices are unadjusted"],
-        "times": {"search_s": 251.0},
+        "times": {"minutes": 4.2, "finished": "2025-01-01T00:00:00Z"},
         "version": "0.1.0",
         "code_hash": "c0de" * 8,
     }

@@ -18,8 +18,8 @@ from se_rl.core.standing import standing
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, Instruction, design_id, sha256
 from se_rl.records.files import to_json
-from se_rl.report.design_rows import OverDefault, design_rows
 from se_rl.report import run_tables
+from se_rl.report.design_rows import OverDefault, design_rows
 from se_rl.report.run_tables import print_comparison, print_design, print_results, print_run, show_design, show_run
 
 DAYS, ORDERS, EPISODES = 8, 5, 30

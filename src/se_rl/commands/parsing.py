@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -40,9 +41,14 @@ def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
     add_options(parser, kind)
 
 
-def add_options(parser: Any, kind: Any) -> None:
-    """The options alone, for settings that have no file of their own."""
+def add_options(parser: Any, kind: Any, *, only: Collection[str] | None = None, default_from: str = "") -> None:
+    """The options alone, for settings that have no file of their own; `only` names those that are worth an option.
+
+    `default_from` says where defaults come from if not from the class itself.
+    """
     for f in fields(kind):
+        if only is not None and f.name not in only:
+            continue
         default = None if f.default is MISSING else f.default
         parser.add_argument(
             f"--{f.name.replace('_', '-')}",
@@ -50,7 +56,7 @@ def add_options(parser: Any, kind: Any) -> None:
             choices=f.metadata["choices"],
             metavar=None if f.metadata["choices"] else f.metadata["metavar"],
             nargs="+" if default == () else None,
-            help=f"{f.metadata['help']} (default: {_shown(default)})",
+            help=f"{f.metadata['help']} (default: {default_from or _shown(default)})",
         )
 
 
@@ -66,7 +72,7 @@ def read_settings(kind: Any, options: argparse.Namespace) -> Any:
 
 def given_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) -> Any:
     """Settings from the command line over those of `base` (None: the defaults)."""
-    given = {f.name: value for f in fields(kind) if (value := getattr(options, f.name)) is not None}
+    given = {f.name: value for f in fields(kind) if (value := getattr(options, f.name, None)) is not None}
     parsed = parse(kind, given, source="command line")
     return replace(base or kind(), **{name: getattr(parsed, name) for name in given})
 

@@ -45,7 +45,7 @@ class Designers:
     @cached_property
     def base(self) -> Any:
         """The untouched model, loaded when first needed."""
-        return self._given or open_designer(self.name)
+        return self._given or open_designer(self.name, threads=1)  # the same bits however many cores there are
 
     @property
     def constrained(self) -> bool:

@@ -52,7 +52,11 @@ class StaticPanel:
         total = own.pa(gross=True) - self._twap_parts[0]
         specific = total - (own.common_pa() - self._twap_parts[1])
         half = len(total) // 2
-        return {"static": paired(specific), "static_total": paired(total), "static_day": self.panel.day[:half].astype(np.float64)}
+        return {
+            "static": paired(specific),
+            "static_total": paired(total),
+            "static_day": self.panel.day[:half].astype(np.float64),
+        }
 
     def regimes(self) -> dict[str, npt.NDArray[np.bool_]]:
         """Pairs by how far the price went inside their window: the calm and the wild half."""
@@ -74,7 +78,7 @@ class Examiner:
     def __init__(
         self, config: RunConfig, data: MarketData, *, dates: npt.NDArray[np.integer], scales: FeatureScales
     ) -> None:
-        self.config = config
+        self.config, self.data = config, data
         self._panels: dict[int, StaticPanel] = {}
         if config.weights["static"]:
             world = StaticWorld(data, horizon=config.horizon, dates=dates, scales=scales)

@@ -6,13 +6,11 @@ in the archive is looked up.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +23,16 @@ from se_rl.core import honest
 from se_rl.core.designers import Designers
 from se_rl.core.examiner import Examiner
 from se_rl.core.ladder import LAST, SCREEN, SEARCH, Tell
-from se_rl.core.proposing import Proposed, hashes
+from se_rl.core.meter import Meter
+from se_rl.core.proposing import hashes
+from se_rl.core.provenance import code_hash, data_facts
 from se_rl.core.search import Search
 from se_rl.core.settings import RunConfig
+from se_rl.core.telling import iteration_counts, what_moved
 from se_rl.core.training_loop import evolve
 from se_rl.core.workshop import Workshop, ground_of
-from se_rl.data.catalog import DataSet, load_dataset
+from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
-from se_rl.data.market_data import DataError
 from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.evaluation.execution import ConstantSchedule
 from se_rl.llm.backends import Designer
@@ -48,8 +48,6 @@ from se_rl.rl.grounds import dynamic_world
 from se_rl.rl.policy import Neutral
 
 NAIVE_REWARD = "def reward(step):\n    return step.traded_share * (step.fill_price - 1.0)\n"
-SECONDS_PER_DESIGN = 3.0
-"""What the model takes per design, roughly, before anything was measured."""
 
 
 class Run:
@@ -68,7 +66,14 @@ class Run:
         unsafe: bool = False,
         designer: Designer | None = None,
     ) -> None:
-        self.config, self.folder, self.archive, self.tell, self.say, self.left = config, folder, archive, tell, say, left
+        self.config, self.folder, self.archive, self.tell, self.say, self.left = (
+            config,
+            folder,
+            archive,
+            tell,
+            say,
+            left,
+        )
         self.workers = workers or max(1, len(os.sched_getaffinity(0)))
         say(f"loading {config.data}")
         dataset = load_dataset(config.data)
@@ -85,19 +90,22 @@ class Run:
         )  # fmt: skip
         self.designers = Designers(config.llm, archive, self.workshop, seed=config.seed, designer=designer)
         self.search = Search(
-            config, archive, self.workshop, self.designers, make_kit(config), tell=self._told, spent=self._spent
+            config, archive, self.workshop, self.designers, make_kit(config), tell=self._told,
+            spent=lambda: self.meter.spent(),
         )  # fmt: skip
+        self.meter = Meter(config, archive, self.search, workers=self.workers)
 
     def run(self) -> dict[str, Any]:
         """Algorithm 1, the last rung, the opening of the test set, and the results."""
         self._event("run_started", "run_started", self._start_facts())
         reason = evolve(self.search, after=self._after)
         self.say(f"search ended ({reason}); the last rung")
-        naive = Proposed(Candidate(design_id(hashes({"reward": NAIVE_REWARD})), hashes({"reward": NAIVE_REWARD}), "naive default"), {"reward": NAIVE_REWARD}, {})
-        self.archive.add_candidate(naive.candidate, naive.sources)
-        finalists = self.search.ladder.finals([naive.candidate])
+        modules = hashes({"reward": NAIVE_REWARD})
+        naive = Candidate(design_id(modules), modules, "naive default")
+        self.archive.add_candidate(naive, {"reward": NAIVE_REWARD})
+        finalists = self.search.ladder.finals([naive])
         champion = self.search.ladder.champion(finalists)
-        results = self._results(reason, finalists, champion, naive.candidate.id)
+        results = self._results(reason, finalists, champion, naive.id)
         self._event("finished", "finished", {"stop_reason": reason, "best": champion})
         write_text(self.folder.results, to_json(results))
         write_text(self.folder.report, run_page(self.folder.path))
@@ -106,6 +114,11 @@ class Run:
     def close(self) -> None:
         """End the locked room."""
         self.workshop.close()
+
+    @property
+    def code(self) -> str:
+        """The digest of the code that scores depend on."""
+        return code_hash()
 
     # what the run needs once, and keeps
 
@@ -131,7 +144,7 @@ class Run:
         return dynamic_world(ground_of(self.config)).filled_bank()
 
     def _start_facts(self) -> dict[str, Any]:
-        code = code_hash()
+        code = self.code
         begun = self.archive.find("run_started")
         if begun is not None and begun["code_hash"] != code:
             raise ConfigError(
@@ -146,56 +159,12 @@ class Run:
     # while it goes
 
     def _told(self, kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
-        """Hand an event on; the first evaluation tells how long everything will take."""
+        """Hand an event on; the first training tells how long everything will take."""
         self.tell(kind, payload, stored=stored)
         if kind == "evaluated":
-            self.left(self._seconds_left())
+            self.left(self.meter.seconds_left())
             if self.archive.find("estimate") is None:
-                seconds = self._seconds_left()
-                text = f"about {seconds / 60:.0f} minutes for {self.config.budget_designs} designs at most"
-                self._event("estimate", "estimate", {"seconds": round(seconds), "text": text})
-                self._refuse_too_little(seconds)
-
-    def _refuse_too_little(self, seconds: float) -> None:
-        """A wall-time budget that buys fewer than three designs is not worth starting."""
-        allowed = self.config.max_minutes
-        if allowed is not None and 60 * allowed < 3 * seconds / self.config.budget_designs:
-            raise ConfigError(f"max_minutes is {allowed}; three designs take about {seconds / self.config.budget_designs / 20:.1f} minutes here")
-
-    def _seconds_left(self) -> float:
-        """From what trainings took so far and what is planned."""
-        done = [e for by_seed in self.search.ladder.evaluations.values() for e in by_seed.values() if e.work > 0]
-        if not done:
-            return 0.0
-        per_work = sum(e.seconds for e in done) / sum(e.work for e in done)
-        c, made = self.config, {r: sum(len(v) for (_, rung), v in self.search.ladder.evaluations.items() if rung == r) for r in (SCREEN, SEARCH, LAST)}
-        batches = c.budget_designs / (c.parents * c.siblings)
-        planned = {SCREEN: (c.budget_designs + 1) * c.seeds[0], SEARCH: (batches * c.promoted + 1) * c.seeds[1], LAST: (c.finalists + 2) * c.seeds[2]}
-        work = sum(max(0.0, planned[r] - made[r]) * c.rungs[r] for r in planned)
-        writing = 0.0 if c.arm == "random" else SECONDS_PER_DESIGN * max(0, c.budget_designs - self.search.proposed)
-        return work * per_work / self.workers + writing
-
-    def _spent(self) -> str:
-        """Which budget is spent, by what this run of the loop has seen: a resumed run stops where it would have."""
-        c, used = self.config, self.usage()
-        limits = {"minutes": c.max_minutes, "tokens": c.max_tokens, "usd": c.max_usd}
-        for name, limit in limits.items():
-            if limit is not None and used[name] >= limit:
-                return f"budget: {limit:g} {name}"
-        return ""
-
-    def usage(self) -> dict[str, float]:
-        """Calls, tokens and money for the model, and the minutes that trainings and answers took."""
-        calls = [call for call in self.archive.calls() if call.key in self.designers.asked]
-        trained = [e.seconds for by_seed in self.search.ladder.evaluations.values() for e in by_seed.values()]
-        return {
-            "calls": len(calls),
-            "tokens_in": sum(c.tokens_in for c in calls),
-            "tokens_out": sum(c.tokens_out for c in calls),
-            "tokens": sum(c.tokens_in + c.tokens_out for c in calls),
-            "usd": sum(c.usd for c in calls),
-            "minutes": (sum(trained) / self.workers + sum(c.seconds for c in calls)) / 60.0,
-        }
+                self._event("estimate", "estimate", self.meter.estimate())
 
     def _after(self, iteration: int, brought: Mapping[str, Any]) -> None:
         """Write an outer iteration down, with one execution of the best design, and the page anew."""
@@ -217,7 +186,8 @@ class Run:
         key = key_of("execution", name)
         if self.archive.find(key) is None:
             ladder = self.search.ladder
-            trained = next((e for r in (LAST, SEARCH, SCREEN) for e in ladder.evaluations.get((name, r), {}).values() if e.ok), None)
+            by_rung = (ladder.evaluations.get((name, rung), {}) for rung in (LAST, SEARCH, SCREEN))
+            trained = next((e for by_seed in by_rung for e in by_seed.values() if e.ok), None)
             if trained is None:
                 return
             policy = self.workshop.policy(ladder.climbed[name], trained)
@@ -236,7 +206,9 @@ class Run:
         policies = {name: self._policies(of) for name, of in methods.items()}
         policies = {name: seeds for name, seeds in policies.items() if seeds}
         self._save_policy(champion)
-        openings = self.archive.open_test(key=key_of("test", champion), data_hash=self.facts["sha256"], candidate=champion)
+        openings = self.archive.open_test(
+            key=key_of("test", champion), data_hash=self.facts["sha256"], candidate=champion
+        )
         self.say("opening the test days")
         table = honest.history_table(config, policies, say=self.say)
         ours = table["methods"][honest.OURS]
@@ -244,10 +216,13 @@ class Run:
         if config.worlds != "static":
             dynamic = honest.market_tables(config, self.workshop.examiner.agents, policies, self.grid, say=self.say)
         selected = honest.selection(ladder, champion, proposed=self.search.proposed)
-        used = self.usage()
+        used = self.meter.usage()
+        cost = {name: used[name] for name in ("calls", "tokens_in", "tokens_out", "usd")}
+        model = config.llm if config.arm != "random" else "none"
+        over_default = {"over_default": table["methods"][honest.STRONG]["ours_over"]}
         names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP", "over_TWAP_specific", "over_TWAP_common")
         results: dict[str, Any] = {
-            "final_metrics": {name: ours[name] for name in names} | {"over_default": table["methods"][honest.STRONG]["ours_over"]},
+            "final_metrics": {name: ours[name] for name in names} | over_default,
             "best": champion,
             "baselines": table["methods"],
             "dynamic": dynamic,
@@ -259,8 +234,8 @@ class Run:
             "finalists": honest.finalists_table(ladder, finalists),
             "learning": honest.learning(ladder, champion),
             "seeds": {"search": config.seed, "trainings": list(range(config.seeds[LAST]))},
-            "isolation": self._isolation(),
-            "llm": {"name": config.llm if config.arm != "random" else "none", "adapter": self.designers.adapter or "", **{k: used[k] for k in ("calls", "tokens_in", "tokens_out", "usd")}},
+            "isolation": self.isolation(),
+            "llm": {"name": model, "adapter": self.designers.adapter or "", **cost},
             "data": self.facts | {"test_days": table["days"], "orders": table["orders"]},
             "config": to_dict(config),
             "notes": table["notes"],
@@ -268,8 +243,8 @@ class Run:
             "by_day": table["by_day"],
             "paths": table["paths"],
             "version": __version__,
-            "code_hash": code_hash(),
-            "times": {"minutes": round(used["minutes"], 2), "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())},
+            "code_hash": self.code,
+            "times": {"minutes": round(used["minutes"], 2)},
         }  # fmt: skip
         results["verdict"] = honest.verdict(results, ladder.climbed[champion], ladder.default.id)
         return results
@@ -280,7 +255,8 @@ class Run:
         candidate = self.search.ladder.climbed[name]
         return [self.workshop.opened(self.workshop.policy(candidate, by_seed[s])) for s in honest.seeds_of(by_seed)]
 
-    def _isolation(self) -> str:
+    def isolation(self) -> str:
+        """The level of the lock that designs ran behind."""
         levels = {e.isolation for by_seed in self.search.ladder.evaluations.values() for e in by_seed.values()}
         return ", ".join(sorted(levels))
 
@@ -317,67 +293,3 @@ def run_search(config: RunConfig, out: str | Path, **options: Any) -> dict[str, 
         run = Run(config, folder, archive, **options)
         stack.callback(run.close)
         return run.run()
-
-
-def data_facts(dataset: DataSet) -> dict[str, Any]:
-    """What the results say about the data."""
-    data = dataset.data
-    for split in ("train", "valid", "test"):
-        if not dataset.has(split):
-            raise DataError(f"{dataset.name} has no {split} days ({len(data.dates)} sessions in all); give more sessions")
-    days = {f"{split}_days": len(dataset.dates(split)) for split in ("train", "valid", "test")}
-    return {
-        "name": dataset.name, "synthetic": data.provenance.synthetic, "sha256": data.provenance.sha256 or content_hash(data),
-        "symbols": len(data.symbols), "first_date": int(data.dates[0]), "last_date": int(data.dates[-1]), **days,
-    }  # fmt: skip
-
-
-def content_hash(data: Any) -> str:
-    """A digest of bars that come from no file."""
-    digest = hashlib.sha256()
-    for array in (data.open, data.high, data.low, data.close, data.volume):
-        if array is not None:
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-@lru_cache
-def code_hash() -> str:
-    """A digest of this package's source: what a score depends on beside its settings and data."""
-    digest, root = hashlib.sha256(), Path(__file__).parent.parent
-    for path in sorted(root.rglob("*.py")):
-        if path.relative_to(root).parts[0] not in ("report", "commands", "main.py", "doctor.py", "bench.py"):
-            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-def iteration_counts(designs: Sequence[Proposed], gains: Mapping[str, float]) -> dict[str, Any]:
-    """What an iteration's designs came to."""
-    valid = [one for one in designs if not one.candidate.reason]
-    told = [gains[one.candidate.id] for one in designs if one.candidate.id in gains]
-    modules = [one.candidate.module or "several" for one in designs]
-    behaviours = {one.candidate.behaviour or one.candidate.id for one in designs}
-    return {
-        "proposed": len(designs),
-        "valid": len(valid),
-        "repeated": sum(bool(one.candidate.twin) for one in designs),
-        "failed": len(designs) - len(valid),
-        "mean_gain": float(np.mean(told)) if told else None,
-        "distinct": len(behaviours) / max(1, len(designs)),
-        "modules": {name: modules.count(name) for name in dict.fromkeys(modules)},
-    }
-
-
-def what_moved(search: Search, designs: Sequence[Proposed], gains: Mapping[str, float], changed: Mapping[str, Any]) -> str:
-    """One sentence on an iteration: the best new design and why it stands where it does, and what the kit changed."""
-    told = sorted(gains.items(), key=lambda item: item[1])
-    if not told:
-        return "no new design could be scored"
-    name, gain = told[-1]
-    one = next(d.candidate for d in designs if d.candidate.id == name)
-    what = f"{one.operator} of {one.module or 'several modules'} in {name[:6]} gained {gain:+.2f} bps over its parent"
-    lead = "it leads now" if search.best == name else f"{search.best[:6]} still leads" if search.best != search.default.id else "the default still leads"
-    learnt = changed["learned"]
-    kit = f"; weights moved (KL {learnt.get('kl', 0.0):.3f})" if learnt.get("moved") else ""
-    new = f"; {len(changed['instructions'])} new instructions" if changed["instructions"] else ""
-    return f"{what}; {lead}{new}{kit}"

@@ -198,7 +198,7 @@ class LLMComponentGenerator:
         )
 
 
-def open_designer(designer: Designer | str) -> Designer:
+def open_designer(designer: Designer | str, *, threads: int | None = None) -> Designer:
     """A designer as it is, the local model of that name or folder, or, as `URL#MODEL`, one behind an endpoint."""
     if not isinstance(designer, str):
         return designer
@@ -211,7 +211,7 @@ def open_designer(designer: Designer | str) -> Designer:
         return EndpointDesigner(address, model)
     from se_rl.llm.local import LocalDesigner
 
-    return cast(Designer, LocalDesigner(designer))
+    return cast(Designer, LocalDesigner(designer, threads=threads))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ MODULES = ("reward", "network", "imagination", "communication", "profiling", "")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star")
 MARKS = {"not valid": "x", "training failed": "cross", "repeat": "circle-open-dot"}
 """States of a design without a score, and the mark of each."""
-HOVER_CHARACTERS = 160
+HOVER_CHARACTERS, BELOW = 160, ", below the chart"
 REWARDS = ("reward_static", "reward_dynamic")
 
 Figure = dict[str, Any]
@@ -132,7 +132,8 @@ def replay(execution: Mapping[str, Any]) -> Figure:
     fills = [100 * fill / whole for fill in execution["fills"]]
     held, twap = ([100 * left / whole for left in execution[name]] for name in ("inventory", "twap_inventory"))
     biggest = max(fills, default=0.0) or 1.0
-    price: Figure = {"type": "scatter", "mode": "lines", "name": "price", "x": minutes, "y": execution["price"]}
+    price: Figure = {"type": "scatter", "mode": "lines", "name": "price", "x": minutes}
+    price["y"] = [value or None for value in execution["price"]]  # no price was ever 0
     pale = {"showlegend": False, "opacity": 0.3, "hoverinfo": "skip"}
     grey, ours = {"color": GREY, "width": 1.5}, {"color": COLOURS[2], "width": 2.5}
     dots: Figure = {
@@ -161,29 +162,26 @@ def replay(execution: Mapping[str, Any]) -> Figure:
     return {"title": "", "summary": _replayed(execution), "data": traces, "layout": layout}
 
 
-def advantage(execution: Mapping[str, Any]) -> float:
-    """Price advantage in bps of one execution over its benchmark."""
-    sign = 1.0 if execution["side"] == "sell" else -1.0
-    return 1e4 * sign * (execution["fill_price"] / execution["benchmark_price"] - 1.0)
-
-
 def _replayed(execution: Mapping[str, Any]) -> str:
-    return (
-        f"A {execution['side']} order over {len(execution['minutes'])} minutes, executed at {execution['fill_price']:.4f}"
-        f" against {execution['benchmark_price']:.4f}: {signed(advantage(execution))} bps."
-    )
+    """The replay in words, with the order's price advantage where its prices are told."""
+    order = f"A {execution['side']} order over {len(execution['minutes'])} minutes"
+    if not execution.get("benchmark_price"):
+        return f"{order}."
+    paid, benchmark = execution["fill_price"], execution["benchmark_price"]
+    gain_bps = (1e4 if execution["side"] == "sell" else -1e4) * (paid / benchmark - 1.0)
+    return f"{order}, executed at {paid:.4f} against {benchmark:.4f}: {signed(gain_bps)} bps."
 
 
 def _told(designs: Sequence[Design], best: str) -> str:
     """The evolution chart in words."""
-    counts = {state: sum(design.state == state for design in designs) for state in ("scored", "waiting", *MARKS)}
+    states = [design.state for design in designs if design.proposed]
+    counts = {state: states.count(state) for state in ("scored", "waiting", *MARKS)}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    proposed = sum(counts.values())
     chosen = next((design for design in designs if design.candidate.id == best and design.gain is not None), None)
     if chosen is None or chosen.state == "default":
-        return f"{proposed} designs proposed ({told or 'none scored yet'}); none is held better than the default."
+        return f"{len(states)} designs proposed ({told or 'none scored yet'}); none is held better than the default."
     place = f"the best is number {chosen.number}, {best}, {signed(chosen.gain)} bps over the default"
-    return f"{proposed} designs proposed ({told}); {place}."
+    return f"{len(states)} designs proposed ({told}); {place}."
 
 
 def _reach(gains: Sequence[float]) -> tuple[float, float]:
@@ -212,7 +210,9 @@ def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
         trace |= {"x": [design.number for design in own], "y": [max(gain, floor) for gain in gains]}
         low = [gain < floor for gain in gains]
         trace["text"] = [
-            _hover(f"{design.label} · {signed(design.gain)} bps · rung {design.rung}{', below the chart' * below}")
+            _hover(
+                f"{design.label} · {signed(design.gain)} ± {plain(design.se)} bps · rung {design.rung}{BELOW * below}"
+            )
             for design, below in zip(own, low, strict=True)
         ]
         marks = [f"{symbol}-open" if below else symbol for below in low]
@@ -266,8 +266,8 @@ def _running_best(
     """What the search held best after each iteration, as the scores stand now."""
     trace: Figure = {"type": "scatter", "mode": "lines", "name": "held best", "hoverinfo": "skip"}
     ends = {event.payload["iteration"]: event.payload.get("best", "") for event in iterations}
-    counts = {step: sum(design.candidate.iteration <= step for design in designs) for step in ends}
-    points = [(counts[step] - 1, places[best][1]) for step, best in ends.items() if best in places]
+    counts = {step: max((d.number for d in designs if 0 < d.candidate.iteration <= step), default=0) for step in ends}
+    points = [(counts[step], places[best][1]) for step, best in ends.items() if best in places]
     points = [(0, 0.0), *points] if points else []
     trace |= {"x": [x for x, _ in points], "y": [y for _, y in points]}
     return trace | {"line": {"color": COLOURS[0], "width": 2, "dash": "dot", "shape": "hv"}, "legendrank": 1100}

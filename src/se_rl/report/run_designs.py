@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import ast
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from se_rl.modules.contracts import CONTRACTS
-from se_rl.records.archive import Archive
+from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, Event
-
-SCORES = ("score", "static_specific", "static_total", "dynamic")
-"""The number of an evaluation that counts: the first of these that it has."""
+from se_rl.report.design_rows import OverDefault, best_design
 
 
 class Design(NamedTuple):
-    """A proposal as the page shows it: `gain` is in bps over the default design at the same rung and seeds, `state` one
-    of default, scored, waiting and those of `MARKS`."""
+    """A design as the page shows it: `gain` with its error `se` is in bps over the default at the highest rung where both
+    were trained with the same seeds; `state` is one of default, scored, waiting, not valid, training failed, repeat."""
 
     number: int
     candidate: Candidate
     state: str
     gain: float | None = None
+    se: float | None = None
     rung: int = -1
     reason: str = ""
 
     @property
+    def proposed(self) -> bool:
+        """Whether the search brought it; the default and the naive one stand beside it."""
+        return self.candidate.iteration > 0
+
+    @property
     def label(self) -> str:
         """What it is, on one line."""
-        what = self.candidate.module or ("several modules" if self.candidate.operator != DEFAULT else "")
+        what = self.candidate.module or ("several modules" if self.proposed else "")
         return " · ".join(part for part in (self.candidate.id, self.candidate.operator, what) if part)
 
 
@@ -65,28 +67,31 @@ def read_run(archive: Archive, results: Mapping[str, Any] | None) -> Run:
     evaluations: dict[str, list[Evaluation]] = defaultdict(list)
     for evaluation in archive.evaluations():
         evaluations[evaluation.candidate].append(evaluation)
-    candidates = archive.candidates()
-    start = next((c.id for c in candidates if c.operator == DEFAULT), "")
+    candidates, scoring = archive.candidates(), OverDefault(archive)
     dropped = {event.payload["candidate"]: str(event.payload["reason"]) for event in events["dropped"]}
-    designs = [
-        judge(
-            number, candidate, evaluations[candidate.id], base=evaluations[start], dropped=dropped.get(candidate.id, "")
-        )
-        for number, candidate in enumerate(candidates)
-    ]
-    held = events["iteration"][-1].payload.get("best") if events["iteration"] else None
-    best = str((results or {}).get("best") or held or start)
+    designs = []
+    for number, candidate in enumerate(candidates):
+        own = evaluations[candidate.id]
+        gains = _gains(scoring, own)
+        designs.append(judge(number, candidate, own, gains=gains, dropped=dropped.get(candidate.id, "")))
     started = events["run_started"][0].payload if events["run_started"] else {}
     texts = {instruction.id: instruction.text for instruction in archive.instructions()}
+    start = next((c.id for c in candidates if c.operator == DEFAULT), "")
+    best = str((results or {}).get("best") or best_design(archive) or start)
     return Run(archive, started, designs, dict(evaluations), dict(events), texts, best)
 
 
 def judge(
-    number: int, candidate: Candidate, own: Sequence[Evaluation], *, base: Sequence[Evaluation], dropped: str
+    number: int,
+    candidate: Candidate,
+    own: Sequence[Evaluation],
+    *,
+    gains: Mapping[int, Mapping[str, Any]],
+    dropped: str,
 ) -> Design:
-    """How a proposal ended, and what it gained over the default at the highest rung that both were trained at."""
+    """How a design ended; `gains` are its estimates over the default by rung."""
     if candidate.operator == DEFAULT:
-        return Design(number, candidate, "default", 0.0, max((e.rung for e in own if e.ok), default=0))
+        return Design(number, candidate, "default", 0.0, 0.0, max((e.rung for e in own if e.ok), default=0))
     if candidate.twin:
         return Design(number, candidate, "repeat", reason=f"repeats {candidate.twin}")
     if candidate.reason:
@@ -94,21 +99,18 @@ def judge(
     last = [e for e in own if e.rung == max(each.rung for each in own)]
     if last and not any(e.ok for e in last):
         return Design(number, candidate, "training failed", reason=last[-1].reason)
-    held = {(e.rung, e.seed): score(e) for e in base if e.ok}
-    gains: dict[int, list[float]] = defaultdict(list)
-    for e in own:
-        gain = score(e) - held.get((e.rung, e.seed), math.nan)
-        if e.ok and math.isfinite(gain):
-            gains[e.rung].append(gain)
     if not gains:
         return Design(number, candidate, "waiting", reason=dropped)
     rung = max(gains)
-    return Design(number, candidate, "scored", fmean(gains[rung]), rung, dropped)
+    return Design(number, candidate, "scored", gains[rung]["mean"], gains[rung]["se"], rung, dropped)
 
 
-def score(evaluation: Evaluation) -> float:
-    """The number that an evaluation is ranked by, in bps over TWAP."""
-    return next((evaluation.scores[name] for name in SCORES if name in evaluation.scores), math.nan)
+def _gains(scoring: OverDefault, own: Sequence[Evaluation]) -> dict[int, dict[str, Any]]:
+    """Estimates by rung; none where a file of scores is lost, which must not cost the rest of the page."""
+    try:
+        return dict(scoring.by_rung(own))
+    except ArchiveError:
+        return {}
 
 
 def lineage(designs: Sequence[Design], best: str) -> list[str]:
@@ -121,13 +123,20 @@ def lineage(designs: Sequence[Design], best: str) -> list[str]:
 
 
 def default_source(code_type: str) -> str:
-    """The text of the hand-written default of a module, "" where the default is to do without."""
-    path = Path(__file__).parents[1] / "modules" / "defaults.py"
-    text = path.read_text(encoding="utf-8")
+    """The hand-written default of a module as a designer would write it: no docstrings, no annotations; "" where the
+    default is to do without. Read as text, because to import it takes torch."""
+    text = (Path(__file__).parents[1] / "modules" / "defaults.py").read_text(encoding="utf-8")
     if code_type not in CONTRACTS or code_type == "imagination":
         return ""
-    nodes = [n for n in ast.parse(text).body if getattr(n, "name", "") == CONTRACTS[code_type].entry]
-    return (ast.get_source_segment(text, nodes[0]) or "") if nodes else ""
+    found = [node for node in ast.parse(text).body if getattr(node, "name", "") == CONTRACTS[code_type].entry]
+    for node in (inner for outer in found for inner in ast.walk(outer)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+        if isinstance(node, ast.FunctionDef):
+            node.returns = None
+            for argument in node.args.args:
+                argument.annotation = None
+    return "".join(ast.unparse(node) + "\n" for node in found)
 
 
 def side_by_side(left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:

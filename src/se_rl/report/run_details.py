@@ -10,7 +10,8 @@ from statistics import fmean
 from typing import Any
 
 from se_rl.records.entries import Evaluation
-from se_rl.report.baselines_page import iso_date, signed
+from se_rl.report.baselines_page import iso_date, plain, signed
+from se_rl.report.design_rows import prompt_of
 from se_rl.report.run_charts import MARKS
 from se_rl.report.run_designs import Design, Run, default_source, side_by_side
 
@@ -28,7 +29,7 @@ def panels(run: Run, prompts: Mapping[str, str]) -> dict[str, Any]:
         scores = [] if design.state == "repeat" else _score_lines(run.evaluations.get(c.id, []))
         parents = [[name, first[name]] for name in c.parents if name in first]
         made = {"id": c.id, "facts": facts(run, design), "scores": scores, "parents": parents}
-        shown.append(made | {"modules": dict(c.modules), "call": c.call})
+        shown.append(made | {"modules": dict(c.modules), "prompt": c.prompt})
     best = run.design(run.best)
     return {
         "designs": shown,
@@ -43,7 +44,7 @@ def facts(run: Run, design: Design) -> list[tuple[str, str]]:
     c, scored = design.candidate, design.state == "scored"
     told = {
         "state": f"{design.state}, rung {design.rung}" if scored else design.state,
-        "over the default": f"{signed(design.gain)} bps" if scored else "",
+        "over the default": f"{signed(design.gain)} ± {plain(design.se)} bps" if scored else "",
         "reason": design.reason,
         "operator": c.operator,
         "module": c.module,
@@ -56,12 +57,13 @@ def facts(run: Run, design: Design) -> list[tuple[str, str]]:
 
 
 def prompts(run: Run) -> dict[str, str]:
-    """What the model was asked, by key of the call."""
+    """What the model was asked, by name of the stored chat."""
     found = {}
-    for call in run.archive.calls():
-        reply = run.text(call.reply)
-        messages = json.loads(reply)["request"]["messages"] if reply else []
-        found[call.key] = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
+    for candidate in {
+        design.candidate.prompt: design.candidate for design in run.designs if design.candidate.prompt
+    }.values():
+        messages = prompt_of(run.archive, candidate)
+        found[candidate.prompt] = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
     return found
 
 
@@ -157,6 +159,12 @@ def cost(run: Run) -> list[tuple[str, str]]:
     ]
 
 
+def training_seeds(results: Mapping[str, Any]) -> list[int]:
+    """The seeds of the trainings that the results rest on."""
+    seeds = results.get("seeds") or []
+    return list(seeds.get("trainings", [])) if isinstance(seeds, Mapping) else list(seeds)
+
+
 def provenance(run: Run, results: Mapping[str, Any], data: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What this page rests on."""
     known = {**run.started, **results}
@@ -172,7 +180,7 @@ def provenance(run: Run, results: Mapping[str, Any], data: Mapping[str, Any]) ->
         "symbols": data.get("symbols", ""),
         "designer": llm.get("name", "") if isinstance(llm, Mapping) else llm,
         "seed": known.get("seed", ""),
-        "training seeds": ", ".join(map(str, known.get("seeds", []))),
+        "training seeds": ", ".join(map(str, training_seeds(known))),
         "isolation": known.get("isolation", ""),
         "test openings": run.archive.test_openings(),
         "stop reason": known.get("stop_reason", ""),

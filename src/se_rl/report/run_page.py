@@ -15,16 +15,14 @@ from se_rl.records.archive import Archive
 from se_rl.records.files import to_json
 from se_rl.report import run_charts as charts
 from se_rl.report import run_details as details
-from se_rl.report.baselines_page import SUSPECT_BPS, excludes_zero, interval, plain, signed
+from se_rl.report.baselines_page import BOUND, SUSPECT_BPS, excludes_zero, interval, plain, signed
 from se_rl.report.page import render
 from se_rl.report.run_designs import Run, lineage, read_run
 from se_rl.report.terminal import p_value
 
 OURS = "SE-RL (best design)"
-SAFE = ("strong", "standard")
-"""Levels of isolation behind which a model's source may run."""
-LIMITS = ("iterations", "max_outer_iterations")
-"""Settings that say how many outer iterations there will be at most."""
+UNLOCKED = ("none", "weak", "unsafe")
+"""Words in a level of isolation that say that a model's source ran without a lock."""
 BLANK: dict[str, Any] = {"best": "", "score": None, "distinct": None, "mean_gain": None, "adapter": "", "text": ""}
 BLANK |= {"modules": {}} | dict.fromkeys(("proposed", "valid", "repeated", "failed"), "–")
 """An outer iteration of which nothing is told."""
@@ -63,14 +61,18 @@ def final_verdict(results: Results) -> RunVerdict:
     """What the sealed test says of the best design against the default."""
     metrics, selection = results["final_metrics"], results.get("selection") or {}
     over, twap = metrics["over_default"], metrics["over_TWAP"]
-    low, high = (0.0 if bound is None else bound for bound in over["ci95"])
-    state = "shown" if low > 0 else "worse" if high < 0 else "open"
-    said = [
-        f"Sealed test days, same orders: {signed(over['mean'])} bps over the default {interval(over['ci95'])}, "
-        f"{signed(twap['mean'])} over TWAP {interval(twap['ci95'])}."
-    ]
-    if state == "open":
-        said.append("The interval contains 0, so this cannot be told from luck on these days.")
+    low, high = over["ci95"]
+    state = "open" if low is None else "shown" if low > 0 else "worse" if high < 0 else "open"
+    said = []
+    if low is None:
+        said.append("Too few days for an interval, so luck cannot be ruled out.")
+    elif state == "shown":
+        said.append("The interval excludes 0, on days that the search never saw.")
+    elif low < high:
+        said.append(f"The interval {'contains 0: this cannot be told from luck' if state == 'open' else 'is below 0'}.")
+    if parts := [metrics.get(f"over_TWAP_{part}") for part in ("specific", "common")]:
+        named = zip(("specific to the symbols", "common market timing"), parts, strict=True)
+        said.append("Over TWAP, " + ", ".join(f"{name} {signed(part['mean'])}" for name, part in named if part) + ".")
     if selection.get("hurdle_bps") is not None:
         hurdle = plain(selection["hurdle_bps"])
         said.append(
@@ -89,17 +91,14 @@ def _so_far(run: Run) -> RunVerdict:
         about = str(estimate[-1].payload["text"]) if estimate else ""
         return RunVerdict("open", "Under way: no outer iteration has ended yet", about)
     last = run.events["iteration"][-1].payload
-    config = run.started.get("config") or {}
-    total = next((config[name] for name in LIMITS if config.get(name)), None)
-    lead = f"Iteration {last['iteration']}{f' of {total}' if total else ''}"
+    lead = f"Iteration {last['iteration']}{' of ' + str(last['of']) if last.get('of') else ''}"
     best = run.design(run.best)
     text = str(last.get("text", ""))
     warning = "Validation chose this design and so flatters it; the sealed test days are opened once, at the end."
     if best is None or best.state == "default":
         return RunVerdict("open", f"{lead}: no design beats the default so far", text)
-    bounds = last.get("ci95") or [None, None]
-    within = f" {interval(bounds)}" if None not in bounds else ""
-    gain = last.get("score") if last.get("score") is not None else best.gain
+    gain, se = (last["score"], last.get("se")) if last.get("score") is not None else (best.gain, best.se)
+    within = f" {interval([gain - 1.96 * se, gain + 1.96 * se])}" if gain is not None and se else ""
     headline = f"{lead}: best design so far {run.best} {signed(gain)}{within} bps over the default on validation"
     return RunVerdict("open", headline, f"{text} {warning}".strip())
 
@@ -119,13 +118,14 @@ def _context(run: Run, results: Results | None) -> dict[str, Any]:
         "tiles": _tiles(run, results or {}),
         "banners": _banners(run, r, data),
         "ours": OURS,
+        "methods": sorted(r["baselines"].items(), key=_rank),
         "sizes": list(dict.fromkeys(name for rows in r["dynamic"].values() for name in rows)),
         "best": best,
         "line": lineage(run.designs, run.best),
         "designs": run.designs,
         "panels": _finite(details.panels(run, prompts)),
         "asked": [fact for fact in told if fact[0] in (details.WHOLE, details.PART)],
-        "prompt": prompts.get(best.candidate.call, "") if best else "",
+        "prompt": prompts.get(best.candidate.prompt, "") if best else "",
         "diffs": list(details.diffs(run)),
         "evolution": _finite(charts.evolution(run.designs, run.best, iterations)),
         "training": _finite([*charts.training(details.curve(run)), *charts.learning(r.get("learning") or {})]),
@@ -135,10 +135,16 @@ def _context(run: Run, results: Results | None) -> dict[str, Any]:
         "iterations": [BLANK | dict(event.payload) for event in iterations],
         "credits": details.credits(run),
         "failures": details.failures(run),
-        "cost": details.cost(run) + [(name, f"{value:,.1f}") for name, value in (r.get("times") or {}).items()],
+        "cost": details.cost(run) + [(name, str(value)) for name, value in (r.get("times") or {}).items()],
         "provenance": details.provenance(run, r, data),
         "config_yaml": _yaml(r.get("config") or run.started.get("config") or {}),
     }
+
+
+def _rank(method: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float]:
+    """Our design first, then by what was earned; a bound that knows the future comes last."""
+    name, row = method
+    return BOUND in name, name != OURS, -(row["over_TWAP"]["mean"] or 0.0)
 
 
 def _subtitle(run: Run, results: Results, data: Mapping[str, Any]) -> str:
@@ -147,7 +153,7 @@ def _subtitle(run: Run, results: Results, data: Mapping[str, Any]) -> str:
         f"designer {llm.get('name', '') if isinstance(llm, Mapping) else llm}",
         f"seed {run.started.get('seed', '')}",
         f"{data['symbols']} symbols" if data.get("symbols") else "",
-        f"{sum(d.state != 'default' for d in run.designs)} designs in {len(run.events.get('iteration', []))} outer iterations",
+        f"{sum(d.proposed for d in run.designs)} designs in {len(run.events.get('iteration', []))} outer iterations",
         "" if results else "still running: written anew after each outer iteration",
     ]
     return " · ".join(filter(None, parts))
@@ -155,7 +161,7 @@ def _subtitle(run: Run, results: Results, data: Mapping[str, Any]) -> str:
 
 def _tiles(run: Run, results: Results) -> list[tuple[str, str, str]]:
     """The few figures beside the verdict: label, value, meaning."""
-    states = [design.state for design in run.designs if design.state != "default"]
+    states = [design.state for design in run.designs if design.proposed]
     lost = len(states) - states.count("scored") - states.count("waiting")
     tiles = [
         ("designs", f"{len(states):,}", "proposed by the designer, repeats and failures included"),
@@ -169,7 +175,7 @@ def _tiles(run: Run, results: Results) -> list[tuple[str, str, str]]:
     tiles += [
         ("SPA p", p_value(results.get("spa_p")), "that no method beats TWAP, the choice among them counted"),
         ("SPA p over default", p_value(over_default), "that no design beats the default, the choice counted"),
-        ("seeds", str(len(results.get("seeds") or [])), "trainings of each finalist"),
+        ("seeds", str(len(details.training_seeds(results))), "trainings of each finalist"),
         ("test openings", opened, "how often the sealed days were looked at; once is honest"),
     ]
     return tiles
@@ -178,11 +184,11 @@ def _tiles(run: Run, results: Results) -> list[tuple[str, str, str]]:
 def _banners(run: Run, results: Results, data: Mapping[str, Any]) -> list[str]:
     """What must be seen before any figure."""
     banners = ["SYNTHETIC DATA: no market ever printed these prices"] if data.get("synthetic") else []
-    levels = {str(e.isolation) for each in run.evaluations.values() for e in each if e.isolation}
-    levels.add(str(results.get("isolation") or run.started.get("isolation") or SAFE[0]))
-    unsafe = sorted(level for level in levels if level.split(" ")[0] not in (*SAFE, "not"))
+    levels = {str(e.isolation) for each in run.evaluations.values() for e in each}
+    levels |= {str(results.get("isolation", "")), str(run.started.get("isolation", ""))}
+    unsafe = sorted(level for level in levels if any(word in level for word in UNLOCKED))
     if unsafe:
-        banners.append(f"UNSAFE RUN: source of a language model ran with isolation {', '.join(unsafe)}")
+        banners.append(f"UNSAFE RUN: source of a language model ran with isolation {'; '.join(unsafe)}")
     opened = results.get("test_openings") or run.archive.test_openings()
     return banners + ([f"TEST DAYS OPENED {opened} TIMES: they are sealed no more"] if opened > 1 else [])
 

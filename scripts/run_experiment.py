@@ -1,0 +1,75 @@
+"""Runs of one or several arms over several seeds, and their comparison.
+
+python scripts/run_experiment.py --dataset nasdaq100 --seeds 5
+python scripts/run_experiment.py --dataset csi100 --seeds 3 --no-dek
+python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --preset standard --arms full no-dek random best-of-n
+
+Every run has its own folder under --out; the same command goes on where it was interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from se_rl.commands.runs import ABLATIONS
+from se_rl.main import main
+
+CONTROLS = ("best-of-n", "frozen", "random")
+
+
+def arm_words(arm: str) -> list[str]:
+    """The options of `se-rl run` for an arm."""
+    if arm == "full":
+        return []
+    if arm in CONTROLS:
+        return ["--arm", arm]
+    if arm in ABLATIONS:
+        return [f"--{arm}"]
+    sys.exit(f"arm {arm!r} is unknown; use full, {', '.join((*CONTROLS, *ABLATIONS))}")
+
+
+def experiment() -> int:
+    """Run every arm with every seed, then compare."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="nasdaq100", help="file, imported set, csi100 or nasdaq100")
+    parser.add_argument("--seeds", type=int, default=5, help="runs per arm: seeds 0, 1, ... (default: 5)")
+    parser.add_argument("--preset", default="quick", help="tiny, quick, standard or paper (default: quick)")
+    parser.add_argument("--arms", nargs="+", metavar="ARM", help="which arms (default: full)")
+    for flag, (words, _) in ABLATIONS.items():
+        parser.add_argument(f"--{flag}", action="store_true", help=words)
+    parser.add_argument("--out", type=Path, default=Path("out/experiment"), help="folder of the runs")
+    parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
+    options, others = parser.parse_known_args()
+    if options.seeds < 1:
+        sys.exit(f"--seeds is {options.seeds}; use 1 or more")
+    flags = [flag for flag in ABLATIONS if getattr(options, flag.replace("-", "_"))]
+    arms = {"-".join(flags) or "full": [f"--{flag}" for flag in flags]}
+    if options.arms:
+        arms = {arm: [*arm_words(arm), *(f"--{flag}" for flag in flags)] for arm in options.arms}
+    folders = []
+    for name, words in arms.items():
+        for seed in range(options.seeds):
+            folder = options.out / f"{Path(options.dataset).stem}-{name}-{seed}"
+            print(f"--- {name}, seed {seed}: {folder}", file=sys.stderr, flush=True)
+            run = [
+                "run",
+                "--data",
+                options.dataset,
+                "--preset",
+                options.preset,
+                "--seed",
+                str(seed),
+                "--out",
+                str(folder),
+            ]
+            code = main([*run, *words, *others])
+            if code:
+                return code
+            folders.append(str(folder))
+    return main(["compare", *folders, *(["--json"] if options.json else [])])
+
+
+if __name__ == "__main__":
+    sys.exit(experiment())

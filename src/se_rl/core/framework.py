@@ -1,0 +1,78 @@
+"""The seeds' face of a run: `SERLFramework(SERLConfig(...)).run_training()`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from se_rl.core.settings import RunConfig, preset
+
+UPDATES_PER_WORK = 8.0
+"""PPO updates of the default design in one work unit, about: how `max_inner_iterations` becomes a budget."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SERLConfig:
+    """The seeds' settings; everything else is as in the preset `quick`.
+
+    `max_inner_iterations` is the number of PPO updates of a search training (screens get a third, the last rung three
+    times it). `llm_model_name` is an embedded model, a folder, or URL#MODEL; None is the embedded default.
+    """
+
+    dataset: str = "nasdaq100"
+    llm_model_name: str | None = None
+    max_outer_iterations: int = 50
+    max_inner_iterations: int = 1000
+    convergence_epsilon: float = 0.1
+    learning_rate: float = 3e-4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_epsilon: float = 0.2
+    static_env_weight: float = 0.5
+    dynamic_env_weight: float = 0.5
+    lora_rank: int = 16
+    lora_alpha: int = 32
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if abs(self.static_env_weight + self.dynamic_env_weight - 1.0) > 1e-9 or self.static_env_weight < 0:
+            weights = f"{self.static_env_weight} and {self.dynamic_env_weight}"
+            raise ValueError(f"static_env_weight and dynamic_env_weight are {weights}; use two shares that sum to 1")
+
+    @property
+    def run(self) -> RunConfig:
+        """The same as settings of a run."""
+        return preset(
+            "quick", data=self.dataset, llm=self.llm_model_name or "smollm2", seed=self.seed,
+            iterations=self.max_outer_iterations, work=self.max_inner_iterations / UPDATES_PER_WORK,
+            epsilon=self.convergence_epsilon, learning_rate=self.learning_rate, gamma=self.gamma,
+            gae_lambda=self.gae_lambda, clip=self.clip_epsilon, initial_alpha=self.static_env_weight,
+            lora_rank=self.lora_rank, lora_alpha=self.lora_alpha,
+        )  # fmt: skip
+
+
+class SERLFramework:
+    """Both loops behind one call; the run's folder is `out`, by default one in `out/` named after the settings."""
+
+    def __init__(self, config: SERLConfig | RunConfig | None = None, *, out: str | Path | None = None) -> None:
+        given = config or SERLConfig()
+        self.config = given.run if isinstance(given, SERLConfig) else given
+        self.out = Path(out) if out else default_folder(self.config)
+
+    def run_training(self, **options: Any) -> dict[str, Any]:
+        """Search, or go on with an interrupted search, and return the results; `options` are those of `core.run.Run`."""
+        from se_rl.core.run import run_search
+
+        return run_search(self.config, self.out, **options)
+
+
+def default_folder(config: RunConfig) -> Path:
+    """A folder of its own for every set of settings, so that other settings never meet an older run."""
+    from se_rl.config import to_dict
+    from se_rl.core.compare import arm_of
+    from se_rl.records.entries import key_of
+
+    settings = to_dict(config)
+    arm = arm_of(settings).replace(" ", "-")
+    return Path("out") / f"{Path(config.data).stem}-{arm}-{config.seed}-{key_of(settings)[:6]}"

@@ -1,0 +1,218 @@
+"""A stored score once more: the design is trained and scored again from the record, and must give the same bits.
+
+Also here: a design written by hand, scored against a run's archive, and the proof that no policy sees the future.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.config import ConfigError, load_yaml
+from se_rl.core.examiner import Open, book_orders
+from se_rl.core.ladder import SCREEN, SEARCH
+from se_rl.core.proposing import hashes
+from se_rl.core.run import Run
+from se_rl.core.settings import RunConfig
+from se_rl.core.workshop import Job
+from se_rl.data.market_data import MarketData
+from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.task import order_pairs
+from se_rl.environments.worlds import Episodes
+from se_rl.evaluation.execution import Actor, execute
+from se_rl.records.archive import Archive
+from se_rl.records.entries import Candidate, design_id
+from se_rl.records.run_folder import RunFolder
+
+Say = Callable[[str], None]
+
+
+def replay(
+    place: Path, design: str, *, rung: int | None = None, unsafe: bool = False, say: Say = lambda _: None
+) -> dict[str, Any]:
+    """Train and score a design again, in fresh processes, and compare every number with the record bit for bit.
+
+    `rung` limits it to one rung (0, 1 or 2). Nothing is written to the run's folder.
+    """
+    with ExitStack() as stack:
+        folder, archive, config = _opened(stack, place, read_only=True)
+        candidate = archive.candidate(design)
+        stored = [e for e in archive.evaluations(candidate.id) if rung is None or e.rung == rung]
+        if not stored:
+            raise ConfigError(
+                f"design {candidate.id} was not trained{'' if rung is None else f' at rung {rung}'}; se-rl show lists the rungs"
+            )
+        scratch = stack.enter_context(
+            Archive.open(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "again.sqlite")
+        )
+        neutral = archive.find("neutral")
+        if neutral is not None:
+            scratch.append("neutral", "neutral", neutral)
+        run = Run(config, folder, scratch, say=say, unsafe=unsafe)
+        stack.callback(run.close)
+        begun = archive.find("run_started") or {}
+        _same_data(begun.get("data", {}), run.facts)
+        scratch.add_candidate(candidate, archive.sources(candidate))
+        rows = []
+        jobs = [Job(candidate, e.rung, e.seed) for e in stored]
+        say(f"training {candidate.id} again, {len(jobs)} times")
+        again = {(job.rung, job.seed): e for job, e, _ in run.workshop.evaluate(jobs)}
+        for e in stored:
+            new = again[e.rung, e.seed]
+            same = (new.arrays, new.policy, new.status) == (e.arrays, e.policy, e.status)
+            blind = None
+            if new.ok and config.worlds != "dynamic":
+                blind = future_blind(
+                    run.workshop.examiner.data,
+                    config,
+                    run.workshop.opened(run.workshop.policy(candidate, new)),
+                    run.scales,
+                )
+            rows.append(
+                {
+                    "rung": e.rung,
+                    "seed": e.seed,
+                    "stored": dict(e.scores),
+                    "again": dict(new.scores),
+                    "equal": same,
+                    "reason": new.reason,
+                    "future_blind": blind,
+                }
+            )
+            say(f"rung {e.rung}, seed {e.seed}: {'the same bits' if same else 'DIFFERENT'}")
+        return {
+            "design": candidate.id, "evaluations": rows, "equal": all(row["equal"] for row in rows),
+            "future_blind": all(row["future_blind"] is not False for row in rows),
+            "same_code": begun.get("code_hash") == run.code, "isolation": run.isolation(),
+        }  # fmt: skip
+
+
+def score_by_hand(
+    place: Path, files: Mapping[str, Path], *, unsafe: bool = False, say: Say = lambda _: None
+) -> dict[str, Any]:
+    """Validate modules written by hand, train them as the search would, and set them beside the run's designs.
+
+    The design joins the run's archive: every design ever scored is counted.
+    """
+    with ExitStack() as stack:
+        folder, archive, config = _opened(stack, place, read_only=False)
+        sources = {name: _read(path) for name, path in files.items()}
+        run = Run(config, folder, archive, say=say, unsafe=unsafe)
+        stack.callback(run.close)
+        for code_type, text in sources.items():
+            say(f"validating {code_type}")
+            verdict = run.workshop.validate(text, code_type)
+            if not verdict.is_valid:
+                raise ConfigError(
+                    f"{files[code_type]} is no valid {code_type} ({verdict.stage}): {verdict.error_message}"
+                )
+        candidate = Candidate(design_id(hashes(sources)), hashes(sources), "by hand")
+        archive.add_candidate(candidate, sources)
+        ladder = run.search.ladder
+        say("training")
+        for rung in (SCREEN, SEARCH):
+            ladder.run([ladder.default, candidate], rung, range(config.seeds[rung]))
+        others = {e.candidate for e in archive.evaluations() if e.rung == SEARCH and e.ok} - {
+            candidate.id,
+            ladder.default.id,
+        }
+        ladder.run([archive.candidate(name) for name in sorted(others)], SEARCH, range(config.seeds[SEARCH]))
+        rows = [
+            {"design": s.candidate, "score": s.score, "se": s.se, "ci95": list(s.ci95), "by_world": dict(s.by_world)}
+            for (name, rung), s in sorted(ladder.standings.items(), key=lambda item: -item[1].score)
+            if rung == SEARCH and name != ladder.default.id
+        ]
+        place_of = next((i + 1 for i, row in enumerate(rows) if row["design"] == candidate.id), None)
+        return {
+            "design": candidate.id,
+            "place": place_of,
+            "of": len(rows),
+            "reason": ladder.failures.get(candidate.id, ""),
+            "rows": rows,
+        }
+
+
+def future_blind(data: MarketData, config: RunConfig, open_policy: Open, scales: Any, *, seed: int = 0) -> bool:
+    """Whether a policy's actions stay the same, bit for bit, when everything after the middle of its window is shuffled."""
+    days = data.dates[-2:]
+    orders = book_orders(
+        order_pairs(data, config.horizon, dates=days), config.agents if config.scenario == "multi" else 1
+    )
+    middle = int(orders.start.min()) + config.horizon // 2
+    seen = []
+    for bars in (data, _shuffled(data, middle, np.random.default_rng(seed))):
+        world = StaticWorld(bars, horizon=config.horizon, dates=days, scales=scales)
+        actor = _Watched(open_policy(world.name, world.horizon, len(orders)))
+        execute(world, actor, Episodes(orders))
+        actor.close()
+        first = orders.start == orders.start.min()
+        seen.append(np.stack([step[first] for step in actor.ratios[: config.horizon // 2 + 1]]))
+    return bool(np.array_equal(seen[0], seen[1]))
+
+
+class _Watched:
+    """An actor whose ratios are kept."""
+
+    def __init__(self, inner: Actor) -> None:
+        self._inner, self.ratios = inner, list[npt.NDArray[np.float64]]()
+
+    def start(self, n: int, horizon: int) -> None:
+        self._inner.start(n, horizon)
+
+    def act(self, observation: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        ratio, offset = self._inner.act(observation)
+        self.ratios.append(ratio.copy())
+        return ratio, offset
+
+    def close(self) -> None:
+        getattr(self._inner, "close", lambda: None)()
+
+
+def _shuffled(data: MarketData, bar: int, rng: np.random.Generator) -> MarketData:
+    """The same sessions with all bars from `bar` on in another order."""
+    order = np.concatenate([np.arange(bar), bar + rng.permutation(len(data.grid) - bar)])
+    arrays: dict[str, Any] = {
+        f.name: value[:, :, order]
+        for f in fields(data)
+        if isinstance(value := getattr(data, f.name), np.ndarray) and value.ndim >= 3
+    }
+    return replace(data, **arrays)
+
+
+def _opened(stack: ExitStack, place: Path, *, read_only: bool) -> tuple[RunFolder, Archive, RunConfig]:
+    folder = RunFolder(place)
+    if not folder.archive.exists():
+        raise ConfigError(f"{place} holds no run (no {folder.archive.name}); give the folder of one")
+    if not read_only:
+        stack.enter_context(folder)
+    config = load_yaml(RunConfig, folder.config)
+    archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs, read_only=read_only))
+    return folder, archive, config
+
+
+def _same_data(stored: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    if stored.get("sha256") != now["sha256"]:
+        raise ConfigError(
+            f"the data {now['name']} is not what the run used (its hash differs); put the same file in its place"
+        )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); give a Python file") from None
+
+
+def accepted(place: Path) -> list[str]:
+    """The designs of a run that were worth a longer training, and the default."""
+    with ExitStack() as stack:
+        _, archive, _ = _opened(stack, place, read_only=True)
+        return list(dict.fromkeys(e.candidate for e in archive.evaluations() if e.ok and e.rung >= SEARCH))

@@ -1,0 +1,71 @@
+"""Both levels of enhancement behind one door, together and alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+import torch
+from tiny_model import build_model
+from tiny_outcomes import drawn, outcomes_of
+
+from se_rl.llm.backends import Designer
+from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
+from se_rl.llm.high_level_enhancement import HighLevelEnhancement, InstructionPopulation, PerformanceBuffer, Tried
+from se_rl.llm.local import LocalDesigner
+from se_rl.llm.low_level_enhancement import LowLevelEnhancement
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_model(tmp_path_factory.mktemp("models") / "tiny", sharpness=2.0)
+
+
+@pytest.fixture
+def designer(folder: Path) -> Iterator[LocalDesigner]:
+    threads = torch.get_num_threads()
+    yield LocalDesigner(folder, threads=1)
+    torch.set_num_threads(threads)
+
+
+def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
+    population, buffer = InstructionPopulation(), PerformanceBuffer()
+    kit = DualLevelEnhancementKit(HighLevelEnhancement(population, buffer, seed=1), LowLevelEnhancement(), seed=1)
+    macro, micro = (choice.instruction for choice in kit.choose("reward", np.random.default_rng(0)))
+    proposals = drawn(designer, 1, n=4)
+    outcomes = [
+        replace(
+            outcome,
+            gain=None if i == 0 else outcome.gain,
+            repeated=i == 1,
+            instructions=(macro.id, micro.id),
+            tried=Tried(f"c{i}", "reward", outcome.proposal.text, 1.0, outcome.gained, micro.text),
+        )
+        for i, outcome in enumerate(outcomes_of(proposals))
+    ]
+    changed = kit.enhance(outcomes, cast(Designer, designer), 1)
+    assert changed["learned"].moved and changed["designer"].adapter == "lle@1"
+    assert {row["id"] for row in changed["credits"]} == {macro.id, micro.id}
+    booked = sum(outcome.gained for i, outcome in enumerate(outcomes) if i > 1)  # a failure and a repeat add nothing
+    assert changed["credits"][0]["credit"] == pytest.approx(booked / (len(outcomes) + 4))
+    assert len(buffer) == len(outcomes) and kit.history("reward", 4)
+    assert changed["instructions"] and all(one.iteration == 1 for one in changed["instructions"])
+
+
+def test_either_level_of_the_kit_may_be_left_out(designer: LocalDesigner) -> None:
+    outcomes, rng = outcomes_of(drawn(designer, 1, n=4)), np.random.default_rng(0)
+    low = DualLevelEnhancementKit(None, LowLevelEnhancement())
+    macro, micro = low.choose("reward", rng)
+    assert {macro.instruction.id, micro.instruction.id} < {row["id"] for row in InstructionPopulation().rows()}
+    assert macro.instruction.kind == "macro" and micro.instruction.kind == "reward" and low.history("reward") == []
+    assert low.enhance(outcomes, cast(Designer, designer), 1)["learned"].moved
+    high = DualLevelEnhancementKit(HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0))
+    tried = [replace(o, tried=Tried("c", "reward", o.proposal.text, 1.0, o.gained)) for o in outcomes]
+    changed = high.enhance(tried, cast(Designer, designer), 1, constrained=False)
+    assert changed["learned"] is None and changed["designer"] is designer and changed["instructions"]
+    nothing = DualLevelEnhancementKit().enhance(outcomes, cast(Designer, designer), 1)
+    assert nothing == {"designer": designer, "instructions": [], "credits": [], "learned": None}
