@@ -27,7 +27,7 @@ def make_data(home: Path) -> None:
     from se_rl.data.store import write_bars
     from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 
-    market = synthetic_market(SyntheticConfig(symbols=6, sessions=16, seed=4))
+    market = synthetic_market(SyntheticConfig(symbols=6, sessions=24, seed=4))
     write_bars(market, home / "data" / f"{DATA}.parquet")
 
 
@@ -45,7 +45,7 @@ def tiny_config(model: str | Path = "", **changes: Any) -> Any:
     """The settings: the smallest preset, made smaller; designs are random ones where there is no model."""
     from se_rl.core.settings import preset
 
-    small: Mapping[str, Any] = {"horizon": 20, "dynamic_horizon": 6, "work": 0.03, "samples": 256, "bank": 16}
+    small: Mapping[str, Any] = {"horizon": 20, "dynamic_horizon": 6, "work": 0.006, "samples": 128, "bank": 16}
     who = {"llm": str(model)} if model else {"arm": "random"}
     return preset("tiny", **{"data": DATA, "seeds": (1, 2, 3), **small, **who, **changes})
 

@@ -46,7 +46,7 @@ from se_rl.llm.instruction_grammar import (
 )
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.prompts import HIDDEN, anonymous, build_prompt, default_macro, default_micro
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
+from se_rl.modules.contracts import CODE_TYPES, CONTRACTS, PROFILE_RANGES, MarketProfile
 from se_rl.modules.grammar import random_design
 from se_rl.records.entries import DEFAULT, Instruction, key_of
 
@@ -92,6 +92,7 @@ def test_bad_settings_are_refused_in_one_line() -> None:
     population = InstructionPopulation()
     with pytest.raises(ValueError, match="kind is 'poem'"):
         population.add(advice("poem", 1))
+    assert new_instruction("reward", "Sell AAPL.", operator="mutation").text == f"Sell {HIDDEN}."
     for id, gain in (("nobody", 1.0), (population.best(MACRO).id, float("nan"))):
         with pytest.raises(ValueError, match="give a known one"):
             population.credit(id, gain)
@@ -109,7 +110,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(steps=STEPS, limit=st.integers(6, 10))
 def test_the_population_keeps_its_laws(steps: list[tuple[str, str, int, float]], limit: int) -> None:
     population, rng = InstructionPopulation(limit), np.random.default_rng(1)
@@ -349,6 +350,13 @@ def test_what_is_advised_can_be_written(code_type: str) -> None:
     assert values and set(values) <= numbers
 
 
+def test_advice_on_the_market_moves_it() -> None:
+    usual = MarketProfile()
+    for name in PROFILE_RANGES:
+        values = [float(value) for value in ADVICE["profiling"][name]]
+        assert values and getattr(usual, name) not in values
+
+
 @settings(max_examples=60, deadline=None)
 @given(kind=st.sampled_from(KINDS), seed=st.integers(0, 2**32 - 1))
 def test_edits_keep_the_task_and_the_room(kind: str, seed: int) -> None:
@@ -360,7 +368,7 @@ def test_edits_keep_the_task_and_the_room(kind: str, seed: int) -> None:
         for words in (edited, text):
             assert words == anonymous(words) and words.startswith(OPENING) == (kind == MACRO)
             body = words.removeprefix(OPENING).strip()
-            assert 0 < len(body.split()) <= MOST_WORDS and body.endswith(".") and f"{SHARPER}{SHARPER}" not in body
+            assert 0 < len(body.split()) <= MOST_WORDS and body.endswith(".") and "all, above all" not in body
 
 
 def test_mutations_drop_sharpen_and_swap() -> None:
@@ -395,7 +403,10 @@ def test_answers_are_made_clean(answer: str, text: str) -> None:
     assert cleaned(MACRO, answer) == (f"{OPENING} {text}" if text else "")
 
 
-def test_long_answers_are_cut_at_a_sentence_or_a_word() -> None:
+def test_answers_that_contradict_themselves_or_run_on_are_cut() -> None:
+    assert cleaned("network", "Set epochs to 2. Above all, set epochs to 4. Set history to 2.") == (
+        "Set epochs to 2. Set history to 2."
+    )
     short = "One two three four five six. "
     assert cleaned("reward", short + "Word " * 58 + "end. And more follows here.") == short + "And more follows here."
     assert cleaned("reward", "word " * 90) == "word " * 59 + "word."
@@ -443,10 +454,10 @@ def test_nothing_tried_teaches_nothing() -> None:
 
 def test_free_writers_reflect_on_what_worked_and_what_failed() -> None:
     designer = Scripted(lambda request: [f"Idea {request.seed}: pair with TWAP, as done on 2024-03-01. Pay risk."])
-    one, again = kit(seed=3), kit(seed=3)
+    one, again, other = kit(seed=3), kit(seed=3), kit(seed=4)
     made = [one.refine(designer, iteration, constrained=False) for iteration in range(1, 25)]
     assert made == [again.refine(designer, iteration, constrained=False) for iteration in range(1, 25)]
-    assert made != [kit(seed=4).refine(designer, iteration, constrained=False) for iteration in range(1, 25)]
+    assert made != [other.refine(designer, iteration, constrained=False) for iteration in range(1, 25)]
     flat = [instruction for group in made for instruction in group]
     assert Counter(one.operator for one in flat).keys() == {"mutation", "crossover", "reflection"}
     assert {one.kind for one in flat} == {MACRO, "reward", "network"} and max(map(len, made)) == 3

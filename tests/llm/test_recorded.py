@@ -77,7 +77,13 @@ def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(archive: 
     again = RecordedDesigner(_never, archive, name=model.name, adapter=model.adapter, local=True)
     stored = again.propose(REQUEST, 4)
     assert all(_same(a, b) for a, b in zip(written, stored, strict=True))
-    assert stored[0].masks is not None and stored[0].masks.size and stored[0].tokens and stored[0].drawn
+    assert (
+        stored[0].masks is not None
+        and stored[0].masks.size
+        and stored[0].masks.flags.writeable
+        and stored[0].tokens
+        and stored[0].drawn
+    )
     assert np.array_equal(model.log_probs(stored), model.log_probs(written))
     assert first.update(stored, [1.0, -1.0, 0.5, -0.5])["drawn_tokens"] > 0
 

@@ -7,6 +7,7 @@ import json
 import os
 import pwd
 import random
+import re
 import resource
 import shutil
 import signal
@@ -166,6 +167,9 @@ def test_payloads_may_hold_numpy_and_read_only_mappings(path: Path) -> None:
         archive.append("odd", "odd", {**odd, "f": float("-inf")})
         expected = {"a": float(np.float32(0.1)), "b": [0, 1, 2], "c": {"d": 2**40}, "e": "\ud800\0", "f": float("-inf")}
         assert archive.find("odd") == expected
+        archive.add_candidate(ROOT, {})
+        archive.add_evaluation(Evaluation("root", np.int64(1), np.uint32(7), "ok", work=np.float32(2)), key="e")  # type: ignore[arg-type]
+        assert archive.evaluations("root") == [Evaluation("root", 1, 7, "ok", work=2.0)]
 
 
 _PLAIN = st.recursive(
@@ -308,14 +312,16 @@ def test_no_damage_to_the_file_passes_unseen(tmp_path: Path) -> None:
         expected = archive.events(), archive.candidates()
     whole, refused = path.read_bytes(), 0
     rng = random.Random(0)
-    for _ in range(80):
+    keys = [found.start() for found in re.finditer(b"more7", whole)]  # in the table, and in the index it is found by
+    for place in [*keys, *(rng.randrange(len(whole)) for _ in range(80))]:
         flipped = bytearray(whole)
-        flipped[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        flipped[place] ^= 1 << rng.randrange(8)
         broken.write_bytes(bytes(flipped))
         try:
             with Archive.open(broken) as archive:
                 assert (archive.events(), archive.candidates()) == expected
                 assert all(archive.find(e.key) == e.payload for e in expected[0])
+                assert not archive.append("more", "more7", {})
         except ArchiveError as error:
             refused += 1
             assert "\n" not in str(error) and str(broken) in str(error)

@@ -57,7 +57,7 @@ def make_run(folder: Path, *, ended: bool = True, rounds: int = ROUNDS, isolatio
         for world in ("static", "dynamic"):
             archive.append("execution", f"execution {world}", _execution(ids[min(BEST, len(ids) - 1)], world))
         if ended:
-            archive.open_test(key="test", data_hash=data["sha256"], candidate=ids[BEST])
+            archive.open_test(key="test", data_hash="fa8d015c" * 8, candidate=ids[BEST])
             archive.append("finished", "finished", {"stop_reason": "designs: 36 of 36 proposed", "best": ids[BEST]})
             (folder / "results.json").write_text(to_json(results(ids[BEST], isolation=isolation)), encoding="utf-8")
     return folder
@@ -81,7 +81,12 @@ def _evaluate(archive: Archive, name: str, rung: int, level: float, *, reason: s
     luck = np.random.default_rng([rung, int(sha256(name)[:6], 16)])
     for seed in range(1 + rung):
         static = level + market + 0.1 * luck.normal(size=24)
-        arrays = {"static": static, "static_day": days, "dynamic": 4.0 + static, "dynamic_x2": 2.0 + static}
+        arrays: dict[str, Any] = {
+            "static": static,
+            "static_day": days,
+            "dynamic": 4.0 + static,
+            "dynamic_x2": 2.0 + static,
+        }
         packed = io.BytesIO()
         np.savez(packed, **arrays)
         scores = {key: float(values.mean()) for key, values in arrays.items() if key != "static_day"}

@@ -36,9 +36,11 @@ class Browser:
     def __init__(self, profile: Path) -> None:
         theirs, ours = os.pipe(), os.pipe()
         command = [sys.executable, "-c", LAUNCH, str(theirs[0]), str(ours[1]), CHROMIUM, *FLAGS.split()]
-        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         self.process = subprocess.Popen(
-            [*command, f"--user-data-dir={profile}", "about:blank"], pass_fds=(theirs[0], ours[1]), **quiet
+            [*command, f"--user-data-dir={profile}", "about:blank"],
+            pass_fds=(theirs[0], ours[1]),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(theirs[0])
         os.close(ours[1])

@@ -16,7 +16,7 @@ from se_rl.baselines import schedules
 from se_rl.core.settings import RunConfig
 from se_rl.core.standing import Array
 from se_rl.data.features import FeatureScales
-from se_rl.data.market_data import MarketData
+from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.static_world import StaticWorld
@@ -81,6 +81,8 @@ class Examiner:
         self.config, self.data = config, data
         self._panels: dict[int, StaticPanel] = {}
         if config.weights["static"]:
+            if len(dates) < 2:
+                raise DataError(f"validation has {len(dates)} day; an error needs 2 or more: give more sessions")
             world = StaticWorld(data, horizon=config.horizon, dates=dates, scales=scales)
             blocks = day_blocks(dates)
             found = [

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from se_rl.baselines.learned import Learned
 from se_rl.baselines.settings import BaselinesConfig
@@ -14,11 +15,13 @@ from se_rl.baselines.table import Fitted, Trial, run_baselines
 from se_rl.core.examiner import TEST_SEED, Open, play, simulated
 from se_rl.core.ladder import LAST, SCREEN, Ladder
 from se_rl.core.settings import RunConfig
+from se_rl.core.standing import SEED_SD, Array
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
-from se_rl.evaluation.comparison import clustered_mean, day_means, selection_hurdle, spa_p_value
+from se_rl.evaluation.comparison import Estimate, clustered_mean, day_means, selection_hurdle, spa_p_value
+from se_rl.evaluation.evaluator import Score
 from se_rl.evaluation.execution import ConstantSchedule, Executed, execute
 from se_rl.records.entries import Candidate, Evaluation
 
@@ -30,21 +33,42 @@ Policies = Mapping[str, Sequence[Open]]
 def history_table(config: RunConfig, policies: Policies, *, say: Callable[[str], None]) -> dict[str, Any]:
     """The test days: our design, the default and the naive one beside the classical strategies, under all self-checks."""
 
+    by_seed: dict[str, list[Array]] = {}
+
     def others(trial: Trial, dataset: DataSet, fitted: Fitted) -> list[Learned]:
         scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
         world = StaticWorld(trial.data, horizon=trial.orders.horizon, scales=scales)
         runs = {name: [play(world, Episodes(trial.orders), seed) for seed in seeds] for name, seeds in policies.items()}
+        by_seed.update(
+            {name: [Score(name, trial.panel, run.record).pa() for run in done] for name, done in runs.items()}
+        )
         return [Learned(name, (), tuple(done)) for name, done in runs.items()]
 
     table = BaselinesConfig(data=config.data, split="test", horizon=config.horizon)
     found = run_baselines(table, others=others, per_order=True, say=say)
     found.pop("policies")
     orders = found.pop("per_order")
-    ours = orders[f"{OURS}: PA"]
+    ours = by_seed[OURS]
     for name, row in found["methods"].items():
         if name != OURS:
-            row["ours_over"] = _estimate(ours - orders[f"{name}: PA"], orders["date"])
+            row["ours_over"] = over(ours, by_seed.get(name) or [orders[f"{name}: PA"]] * len(ours), orders["date"])
     return found
+
+
+def over(ours: Sequence[Array], theirs: Sequence[Array], dates: npt.NDArray[np.integer]) -> dict[str, Any]:
+    """What trainings of one design gain per order over another's, seed by seed: the errors of days and of seeds together.
+
+    Days alone would speak of these very policies: of a lucky training, not of a design (degrees of freedom: Welch).
+    """
+    pairs = list(zip(ours, theirs, strict=False))
+    by_day = clustered_mean(np.mean([a - b for a, b in pairs], axis=0), dates)
+    seeds = np.array([a.mean() - b.mean() for a, b in pairs])
+    luck = float(np.var(seeds, ddof=1)) / len(seeds) if len(seeds) > 1 else SEED_SD**2
+    variance = by_day.se**2 + luck
+    doubt = by_day.se**4 / max(1, by_day.days - 1) + (luck**2 / (len(seeds) - 1) if len(seeds) > 1 else 0.0)
+    degrees = int(variance**2 / doubt) if doubt > 0.0 else by_day.days - 1
+    found = Estimate(by_day.mean, math.sqrt(variance), degrees + 1)
+    return {"mean": found.mean, "se": found.se, "ci95": list(found.ci95)}
 
 
 def market_tables(
@@ -166,8 +190,3 @@ def verdict(results: Mapping[str, Any], champion: Candidate, default: str) -> st
 def seeds_of(evaluations: Mapping[int, Evaluation]) -> list[int]:
     """The training seeds that gave a policy, in order: none is left out for its score."""
     return [seed for seed, e in sorted(evaluations.items()) if e.ok]
-
-
-def _estimate(values: Any, dates: Any) -> dict[str, Any]:
-    found = clustered_mean(np.asarray(values), np.asarray(dates))
-    return {"mean": found.mean, "se": found.se, "ci95": list(found.ci95)}

@@ -7,7 +7,8 @@ stopped for futility after some trainings, never for success, which would inflat
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from math import isfinite
 from typing import Any
 
 from se_rl.core.settings import FUTILITY_SEEDS, RunConfig
@@ -28,13 +29,13 @@ class Ladder:
         self, config: RunConfig, archive: Archive, workshop: Workshop, default: Candidate, *, tell: Tell
     ) -> None:
         self.config, self.archive, self.workshop, self.default, self.tell = config, archive, workshop, default, tell
-        self.climbed: dict[str, Candidate] = {}
+        self.climbed: dict[str, Candidate] = {default.id: default}
         self.evaluations: dict[tuple[str, int], dict[int, Evaluation]] = {}
         self.standings: dict[tuple[str, int], Standing] = {}
         self.failures: dict[str, str] = {}
         self._arrays: dict[str, dict[str, Array]] = {}
 
-    def run(self, candidates: Iterable[Candidate], rung: int, seeds: Iterable[int]) -> None:
+    def run(self, candidates: Sequence[Candidate], rung: int, seeds: Iterable[int]) -> None:
         """Train and score designs at a rung, the default beside them, and bring the standings up to date."""
         self.climbed |= {c.id: c for c in candidates}
         names = list(dict.fromkeys([self.default.id, *(c.id for c in candidates)]))
@@ -63,7 +64,8 @@ class Ladder:
     def finals(self, extra: Sequence[Candidate] = ()) -> list[str]:
         """The last rung for the best few beside the default and `extra` ones; the names of those that went all the way."""
         shrunk = self.ranking(at_least=SEARCH)
-        names = sorted(shrunk, key=lambda name: shrunk[name], reverse=True)[: self.config.finalists]
+        ranked = sorted(shrunk, key=lambda name: (shrunk[name], self.standings[name, SEARCH].score), reverse=True)
+        names = ranked[: self.config.finalists]
         for name in names:
             self._event("promoted", name, LAST, {})
         seeds = self.config.seeds[LAST]
@@ -88,10 +90,11 @@ class Ladder:
         return _leader(self.ranking(), self.default.id)
 
     def ranking(self, *, at_least: int = SCREEN) -> dict[str, float]:
-        """Shrunken scores over the default of all designs but it, each at its highest rung."""
+        """Shrunken scores over the default of all designs but it, each at its highest rung; none of one that failed later."""
         found: dict[str, float] = {}
+        out = {self.default.id, *self.failures}
         for rung in range(at_least, LAST + 1):
-            found |= shrunken([s for (name, r), s in self.standings.items() if r == rung and name != self.default.id])
+            found |= shrunken([s for (name, r), s in self.standings.items() if r == rung and name not in out])
         return found
 
     def longest(self, name: str) -> Standing | None:
@@ -101,7 +104,7 @@ class Ladder:
     def gain(self, candidate: Candidate) -> float | None:
         """What a design gained over its parent at the first rung, on the same orders."""
         own = self.standings.get((candidate.id, SCREEN))
-        if own is None or candidate.twin:
+        if own is None:
             return None
         parent = self.standings.get((candidate.parents[0], SCREEN)) if candidate.parents else None
         return own.score - (parent.score if parent else 0.0)
@@ -114,19 +117,21 @@ class Ladder:
 
     def _settle(self, rung: int) -> None:
         """All standings of a rung anew, in the order of proposal: the seeds' spread is pooled over all designs."""
-        names = [name for name in self.climbed if (name, rung) in self.evaluations]
-        first = [s for name in names if (s := self._stand(name, rung)) is not None]
-        spread = pooled_seed_sd([s for s in first if s.candidate != self.default.id])
-        for name in names:
-            broken = [e.reason for e in self.evaluations[name, rung].values() if not e.ok]
-            found = None if broken else self._stand(name, rung, seed_sd=spread)
-            if found is not None:
-                self.standings[name, rung] = found
-            elif broken:
+        found: dict[str, Standing] = {}
+        for name in (name for name in self.climbed if (name, rung) in self.evaluations):
+            by_seed = dict(sorted(self.evaluations[name, rung].items()))  # whichever training ended first
+            self.evaluations[name, rung] = by_seed
+            broken = [e.reason for e in by_seed.values() if not e.ok]
+            one = None if broken else self._stand(name, rung)
+            if one is not None and isfinite(one.score) and isfinite(one.se):
+                found[name] = one
+            elif broken or one is not None:
                 self.standings.pop((name, rung), None)
-                self.failures.setdefault(name, broken[0])
+                self.failures.setdefault(name, broken[0] if broken else "too few of its orders can be compared")
+        spread = pooled_seed_sd([s for name, s in found.items() if name != self.default.id])
+        self.standings |= {(name, rung): replace(s, seed_sd=spread) for name, s in found.items()}
 
-    def _stand(self, name: str, rung: int, **spread: float) -> Standing | None:
+    def _stand(self, name: str, rung: int) -> Standing | None:
         """A design's standing from the trainings that it and the default have in common."""
         own, default = (self.evaluations.get((n, rung), {}) for n in (name, self.default.id))
         seeds = sorted(seed for seed in own if own[seed].ok and seed in default and default[seed].ok)
@@ -134,7 +139,7 @@ class Ladder:
             return None
         return standing(
             name, rung, [self.scores(own[s]) for s in seeds], [self.scores(default[s]) for s in seeds],
-            weights=self.config.weights, regimes=self.workshop.examiner.regimes(rung), **spread,
+            weights=self.config.weights, regimes=self.workshop.examiner.regimes(rung),
         )  # fmt: skip
 
     def _done(self, job: Job) -> bool:

@@ -144,16 +144,15 @@ class Run:
         return dynamic_world(ground_of(self.config)).filled_bank()
 
     def _start_facts(self) -> dict[str, Any]:
-        code = self.code
-        begun = self.archive.find("run_started")
-        if begun is not None and begun["code_hash"] != code:
-            raise ConfigError(
-                f"{self.folder.path} was begun by other code ({begun['code_hash'][:8]}, this is {code[:8]}); "
-                "finish it with that version, or choose another --out"
-            )
+        begun = self.archive.find("run_started") or {"code_hash": self.code, "data": self.facts}
+        hashes_then = {"code": begun["code_hash"], "data": begun["data"]["sha256"]}
+        for what, now in {"code": self.code, "data": self.facts["sha256"]}.items():
+            if (then := hashes_then[what]) != now:
+                words = f"was begun with other {what} ({then[:8]}, this is {now[:8]})"
+                raise ConfigError(f"{self.folder.path} {words}; finish it with that {what}, or choose another --out")
         return {
             "config": to_dict(self.config), "data": self.facts, "llm": self.config.llm, "seed": self.config.seed,
-            "code_hash": code, "version": __version__, "isolation": "unsafe" if self.workshop.unsafe else "locked",
+            "code_hash": self.code, "version": __version__, "isolation": "unsafe" if self.workshop.unsafe else "locked",
         }  # fmt: skip
 
     # while it goes
@@ -167,7 +166,7 @@ class Run:
                 self._event("estimate", "estimate", self.meter.estimate())
 
     def _after(self, iteration: int, brought: Mapping[str, Any]) -> None:
-        """Write an outer iteration down, with one execution of the best design, and the page anew."""
+        """Write an outer iteration down, with one execution of the best design, and the page where there is news for it."""
         designs, gains = brought["designs"], brought["gains"]
         best = self.search.ladder.longest(self.search.best)
         summary = {
@@ -176,9 +175,10 @@ class Run:
             **iteration_counts(designs, gains), "adapter": self.designers.adapter or "",
             "learnt": brought["changed"]["learned"], "text": what_moved(self.search, designs, gains, brought["changed"]),
         }  # fmt: skip
-        self._event("iteration", key_of("iteration", iteration), summary)
+        is_new = self._event("iteration", key_of("iteration", iteration), summary)
         self._show_execution()
-        write_text(self.folder.report, run_page(self.folder.path))
+        if is_new:  # what a later iteration stored may be damaged, and is mended when the loop comes to it
+            write_text(self.folder.report, run_page(self.folder.path))
 
     def _show_execution(self) -> None:
         """One order of the best design so far, step by step."""
@@ -187,15 +187,17 @@ class Run:
         if self.archive.find(key) is None:
             ladder = self.search.ladder
             by_rung = (ladder.evaluations.get((name, rung), {}) for rung in (LAST, SEARCH, SCREEN))
-            trained = next((e for by_seed in by_rung for e in by_seed.values() if e.ok), None)
+            trained = next((e for by_seed in by_rung for _, e in sorted(by_seed.items()) if e.ok), None)
             if trained is None:
                 return
-            policy = self.workshop.policy(ladder.climbed[name], trained)
-            path = self.workshop.examiner.execution(self.workshop.opened(policy))
+            policy = self.workshop.opened(self.workshop.policy(ladder.climbed[name], trained))
+            path = self.workshop.patiently(lambda: self.workshop.examiner.execution(policy))
             self._event("execution", key, {"candidate": name, **path})
 
-    def _event(self, kind: str, key: str, payload: Mapping[str, Any]) -> None:
-        self.tell(kind, payload, stored=not self.archive.append(kind, key, payload))
+    def _event(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:
+        is_new = self.archive.append(kind, key, payload)
+        self.tell(kind, payload, stored=not is_new)
+        return is_new
 
     # the end
 
@@ -203,18 +205,20 @@ class Run:
         """Open the test set, once, and put everything together."""
         ladder, config = self.search.ladder, self.config
         methods = {honest.OURS: champion, honest.STRONG: ladder.default.id, honest.NAIVE: naive}
-        policies = {name: self._policies(of) for name, of in methods.items()}
-        policies = {name: seeds for name, seeds in policies.items() if seeds}
+        policies = {name: seeds for name, of in methods.items() if (seeds := self._policies(of))}
         self._save_policy(champion)
         openings = self.archive.open_test(
             key=key_of("test", champion), data_hash=self.facts["sha256"], candidate=champion
         )
         self.say("opening the test days")
-        table = honest.history_table(config, policies, say=self.say)
+        table = self.workshop.patiently(lambda: honest.history_table(config, policies, say=self.say))
         ours = table["methods"][honest.OURS]
         dynamic = {}
         if config.worlds != "static":
-            dynamic = honest.market_tables(config, self.workshop.examiner.agents, policies, self.grid, say=self.say)
+            agents = self.workshop.examiner.agents
+            dynamic = self.workshop.patiently(
+                lambda: honest.market_tables(config, agents, policies, self.grid, say=self.say)
+            )
         selected = honest.selection(ladder, champion, proposed=self.search.proposed)
         used = self.meter.usage()
         cost = {name: used[name] for name in ("calls", "tokens_in", "tokens_out", "usd")}

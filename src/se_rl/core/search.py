@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from se_rl.config import ConfigError
 from se_rl.core.bandit import AdditiveBandit
 from se_rl.core.convergence import Convergence
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
@@ -23,11 +24,12 @@ from se_rl.core.workshop import Workshop
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.high_level_enhancement import Tried
 from se_rl.llm.low_level_enhancement import Outcome
+from se_rl.llm.prompts import module_text
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, Instruction, design_id, key_of
 
 FAILURE_REWARD = -0.3
-"""What the bandit books for a design that gave no score, bps."""
+"""What the bandit books for a design that gave no score or was none of its own, bps."""
 PLATEAU = 3
 """Iterations without a new best after which one batch starts afresh from drafts."""
 
@@ -66,16 +68,19 @@ class Search:
         """The default design is the first to be trained: all others are held against it."""
         self._record(Proposed(self.default, {}, {}))
         self.ladder.run([self.default], SCREEN, range(self.config.seeds[SCREEN]))
+        if self.default.id in self.ladder.failures:
+            raise ConfigError(
+                f"the default design gave no score ({self.ladder.failures[self.default.id]}); run se-rl doctor"
+            )
 
     def design(self, iteration: int) -> list[Proposed]:
         """Step 1: new designs from the designer, by its prompts and what is known so far."""
         rng, made = self._rng(iteration, 1), list[Proposed]()
-        room = self.config.budget_designs - self.proposed
         for group in range(self.config.parents):
-            n = min(self.config.siblings, room - len(made))
-            if n > 0:
-                made += self._siblings(iteration, group, n, rng)
-        return [self._record(one) for one in made]
+            n = min(self.config.siblings, self.config.budget_designs - self.proposed)
+            if n > 0:  # written down at once: the next prompt avoids what this one brought
+                made += [self._record(one) for one in self._siblings(iteration, group, n, rng)]
+        return made
 
     def train(self, designs: Sequence[Proposed]) -> list[str]:
         """Step 2: the inner loop for each new design, short for all and longer for the promising ones."""
@@ -85,7 +90,8 @@ class Search:
 
     def evaluate(self, designs: Sequence[Proposed]) -> dict[str, float]:
         """Step 3: what each new design gained over its parent on validation, and who is best now."""
-        gains = {one.candidate.id: gain for one in designs if (gain := self.ladder.gain(one.candidate)) is not None}
+        new = [one.candidate for one in designs if not one.candidate.twin]
+        gains = {c.id: gain for c in new if (gain := self.ladder.gain(c)) is not None}
         stands = [s for name in self.known if (s := self.ladder.longest(name)) and name != self.default.id]
         self.parents.rank(stands, self.ladder.ranking())
         leader = self.ladder.leader()
@@ -93,7 +99,8 @@ class Search:
         self.best = leader
         for one in designs:
             if one.arm.get("operator") in OPERATORS:
-                self.bandit.observe(one.arm, gains.get(one.candidate.id, FAILURE_REWARD))
+                lost = bool(one.candidate.twin)
+                self.bandit.observe(one.arm, FAILURE_REWARD if lost else gains.get(one.candidate.id, FAILURE_REWARD))
         return gains
 
     def enhance(self, iteration: int, designs: Sequence[Proposed], gains: Mapping[str, float]) -> dict[str, Any]:
@@ -121,13 +128,12 @@ class Search:
         return self._spent()
 
     def counts(self) -> dict[str, int]:
-        """Designs proposed, valid, scored, failed (refused or not trainable) and repeated."""
+        """Designs proposed: each was scored, failed (refused, or no score came of it) or repeated; valid: not refused."""
         others = [c for c in self.known.values() if c.id != self.default.id]
-        refused = sum(bool(c.reason) for c in others)
+        valid = sum(not c.reason for c in others)
         scored = sum((c.id, SCREEN) in self.ladder.standings for c in others)
-        broken = sum(c.id in self.ladder.failures for c in others)
         return {
-            "proposed": self.proposed, "valid": len(others) - refused, "scored": scored, "failed": refused + broken,
+            "proposed": self.proposed, "valid": valid, "scored": scored, "failed": len(others) - scored,
             "repeated": self.repeated,
         }  # fmt: skip
 
@@ -163,19 +169,23 @@ class Search:
         if self.calm >= PLATEAU:
             return operator == "draft"
         if operator == "crossover":
-            return bool(self._donors(parent, module))
+            return (
+                len(self._donors(parent, module)) >= self.config.siblings
+            )  # fewer would leave designs of the budget out
         return operator != "repair" or bool(self._failures(module))
 
     def _donors(self, parent: Candidate, module: str) -> list[Candidate]:
-        """Scored designs that have another version of a module."""
+        """Scored designs whose version of a module makes a new design of the parent, the latest of each version."""
         scored = (self.known[name] for name, rung in self.ladder.standings if rung == SCREEN)
-        return [c for c in scored if c.modules.get(module) not in (parent.modules.get(module), None)]
+        versions = {c.modules[module]: c for c in scored if module in c.modules}
+        return [c for sha, c in versions.items() if design_id({**parent.modules, module: sha}) not in self.known]
 
     def _failures(self, module: str) -> list[tuple[str, str]]:
-        """Sources of a module that failed, with the reason."""
+        """Sources of a module that failed and can be shown, with the reason."""
         told = {c.id: c.reason for c in self.known.values() if c.reason} | self.ladder.failures
         mine = [(self.known[name], reason) for name, reason in told.items() if self.known[name].module == module]
-        return [(self.sources[c.id][module], reason) for c, reason in mine if self.sources[c.id].get(module)]
+        texts = ((self.sources[c.id].get(module, ""), reason) for c, reason in mine)
+        return [(text, reason) for text, reason in texts if module_text(text).strip()]
 
     def _plan(self, iteration: int, arm: Mapping[str, str], parent: Candidate, rng: np.random.Generator) -> Plan:
         macro, micro = (self._know(choice.instruction) for choice in self.kit.choose(arm["module"], rng))
@@ -188,12 +198,12 @@ class Search:
         )  # fmt: skip
 
     def _outcome(self, one: Proposed, gains: Mapping[str, float]) -> Outcome:
-        """What one answer of the model came to."""
+        """What one answer of the model came to; a repeat gained what its twin did, and is no new try."""
         assert one.proposal is not None
         candidate = one.candidate
         standing = self.ladder.standings.get((candidate.id, SCREEN))
         score = standing.score if standing else float("nan")
-        gain = gains.get(candidate.id)
+        gain = gains.get(candidate.id, self.ladder.gain(candidate))
         reason = candidate.reason or self.ladder.failures.get(candidate.id, "")
         asked = self.instructions[candidate.micro].text if candidate.micro else ""
         source = one.sources[candidate.module]
@@ -202,7 +212,7 @@ class Search:
         )
         return Outcome(
             one.proposal, gain, candidate.behaviour, bool(candidate.twin), one.prompt, candidate.module,
-            tuple(name for name in (candidate.macro, candidate.micro) if name), tried,
+            tuple(name for name in (candidate.macro, candidate.micro) if name), None if candidate.twin else tried,
         )  # fmt: skip
 
     def _record(self, one: Proposed) -> Proposed:
@@ -232,4 +242,5 @@ class Search:
         self.tell(kind, payload, stored=not self.archive.append(kind, key, payload))
 
     def _rng(self, *place: int) -> np.random.Generator:
-        return np.random.default_rng(np.random.SeedSequence([self.config.seed, *place]))
+        """Chance of this search's own: a spawn key shares nothing with seeds that are lists, as the kit's are."""
+        return np.random.default_rng(np.random.SeedSequence(self.config.seed, spawn_key=place))

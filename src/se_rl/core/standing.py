@@ -26,16 +26,29 @@ SEED_SD, SEED_PRIOR = 0.3, 4.0
 
 @dataclass(frozen=True)
 class Standing:
-    """A design against the default at one rung: the weighted difference over TWAP, its error, and the same by regime."""
+    """A design against the default at one rung: the weighted difference over TWAP, its error, and the same by regime.
+
+    `order_se` is the error from the orders, `seed_sd` what single trainings are taken to differ by.
+    """
 
     candidate: str
     rung: int
     score: float
-    se: float
-    seeds: int
+    order_se: float
+    seed_sd: float
     by_world: Mapping[str, float]
     by_regime: Mapping[str, float]
     by_seed: tuple[float, ...]
+
+    @property
+    def seeds(self) -> int:
+        """How many trainings it is made of."""
+        return len(self.by_seed)
+
+    @property
+    def se(self) -> float:
+        """The error from orders and training seeds together."""
+        return math.sqrt(self.order_se**2 + self.seed_sd**2 / self.seeds)
 
     @property
     def ci95(self) -> tuple[float, float]:
@@ -72,11 +85,10 @@ def standing(
         score, variance = score + weights[world] * mean, variance + (weights[world] * error) ** 2
         by_world[world] = mean
     by_seed = tuple(_weighted(one, weights) for one in differences)
-    variance += seed_sd**2 / len(own)
     by_regime = {"all": score, **{name: _regime(differences, rows) for name, rows in regimes.items()}}
     if "dynamic" in by_world:
         by_regime["simulated"] = by_world["dynamic"]
-    return Standing(candidate, rung, score, math.sqrt(variance), len(own), by_world, by_regime, by_seed)
+    return Standing(candidate, rung, score, math.sqrt(variance), seed_sd, by_world, by_regime, by_seed)
 
 
 def pooled_seed_sd(standings: Sequence[Standing]) -> float:
@@ -90,17 +102,17 @@ def pooled_seed_sd(standings: Sequence[Standing]) -> float:
 
 
 def shrunken(standings: Sequence[Standing]) -> dict[str, float]:
-    """Scores shrunken towards their mean by empirical Bayes: by how much of their spread is noise."""
-    if not standings:
-        return {}
-    scores, errors = np.array([s.score for s in standings]), np.array([s.se for s in standings])
-    spread = float(np.var(scores, ddof=1)) if len(scores) > 1 else 0.0
-    real = max(0.0, spread - float(np.mean(errors**2)))
-    if len(scores) == 1:
-        real = float(errors[0] ** 2)  # alone: half way between the score and the default
-    centre = float(np.average(scores, weights=1.0 / (real + errors**2))) if len(scores) > 1 else 0.0
-    kept = real / (real + errors**2)
-    return {s.candidate: float(centre + k * (s.score - centre)) for s, k in zip(standings, kept, strict=True)}
+    """Scores shrunken by empirical Bayes, by how much of their spread is noise; the default is one of them, 0 for certain.
+
+    Where all of the spread may be noise nothing is left: no design is above the default then.
+    """
+    scores = np.array([0.0, *(s.score for s in standings)])
+    noise = np.array([0.0, *(s.se**2 for s in standings)])
+    real = float(np.var(scores, ddof=1) - noise.mean()) if standings else 0.0
+    kept = real / (real + noise) if real > 0.0 else 0.0 * noise
+    centre = float(kept @ scores / kept.sum()) if real > 0.0 else 0.0
+    shrunk = centre + kept * (scores - centre)
+    return {s.candidate: float(value) for s, value in zip(standings, shrunk[1:], strict=True)}
 
 
 def _worlds(scores: Scores) -> list[str]:

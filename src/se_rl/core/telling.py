@@ -13,15 +13,15 @@ from se_rl.core.search import Search
 
 def iteration_counts(designs: Sequence[Proposed], gains: Mapping[str, float]) -> dict[str, Any]:
     """What an iteration's designs came to."""
-    valid = [one for one in designs if not one.candidate.reason]
-    told = [gains[one.candidate.id] for one in designs if one.candidate.id in gains]
+    new = [one.candidate for one in designs if not one.candidate.twin]
+    told = [gains[candidate.id] for candidate in new if candidate.id in gains]
     modules = [one.candidate.module or "several" for one in designs]
     behaviours = {one.candidate.behaviour or one.candidate.id for one in designs}
     return {
         "proposed": len(designs),
-        "valid": len(valid),
-        "repeated": sum(bool(one.candidate.twin) for one in designs),
-        "failed": len(designs) - len(valid),
+        "valid": sum(not candidate.reason for candidate in new),
+        "repeated": len(designs) - len(new),
+        "failed": len(new) - len(told),
         "mean_gain": float(np.mean(told)) if told else None,
         "distinct": len(behaviours) / max(1, len(designs)),
         "modules": {name: modules.count(name) for name in dict.fromkeys(modules)},

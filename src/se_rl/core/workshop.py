@@ -11,8 +11,8 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, key_of
+from se_rl.records.schema import AGAIN
 from se_rl.rl.grounds import GroundConfig
 from se_rl.rl.policy import Neutral
 from se_rl.rl.ppo import PPOSettings
@@ -34,6 +35,7 @@ from se_rl.rl.trainer import TrainConfig
 from se_rl.sandbox.calls import Call
 from se_rl.sandbox.lockdown import SandboxError
 
+Outcome = TypeVar("Outcome")
 ATTEMPTS = 3
 """How often a training is tried where its process was killed from outside."""
 SECONDS_PER_WORK, SECONDS = 60.0, 120.0
@@ -47,6 +49,30 @@ class Job:
     candidate: Candidate
     rung: int
     seed: int
+
+
+@dataclass(frozen=True)
+class Training:
+    """A job under way, its how many-th attempt, and the sources it was given."""
+
+    job: Job
+    call: Call
+    attempt: int
+    sources: Mapping[str, str]
+
+    def ended(self, within_seconds: float = 0.0) -> bool:
+        """Whether it has ended, well or not."""
+        try:
+            return self.call.poll(within_seconds) is not None
+        except SandboxError:
+            return True
+
+    def outcome(self) -> LockedTraining:
+        """What an ended training gave; it is "lost" where the whole room went down."""
+        try:
+            return LockedTraining.of(self.call.wait(), self.sources)
+        except SandboxError as error:
+            return LockedTraining(self.sources, "lost", str(error), "", 0.0)
 
 
 class Workshop:
@@ -92,28 +118,35 @@ class Workshop:
             self._room = None
 
     def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
-        """Judge a module in this room (`llm.generator.Validator`); a room that died is replaced."""
-        for _ in range(ATTEMPTS):
+        """Judge a module in this room (`llm.generator.Validator`); SandboxError where none is to be had: no verdict."""
+
+        def judged() -> ValidationResult:
             result = CodeValidator(self.room.room, unsafe=self.unsafe).validate(code, code_type)
-            if result.stage != "sandbox":
-                break
-            self.close()
-        return result
+            if result.stage == "sandbox":
+                raise SandboxError(result.error_message)
+            return result
+
+        return self.patiently(judged)
+
+    def patiently(self, work: Callable[[], Outcome]) -> Outcome:
+        """Do what needs the room; where a process in it was killed from outside again, in a new room if need be."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return work()
+            except SandboxError as error:
+                if error.hopeless:
+                    raise
+                if not self._alive():
+                    self.close()
+        return work()
 
     def key(self, job: Job) -> str:
         """The name of an evaluation: everything that its outcome depends on."""
         config = self.config
         train = to_dict(train_config(config, job.rung))
         panel = [config.horizon, config.episodes[job.rung], config.worlds, config.participation, config.dynamic_horizon]
-        return key_of(
-            sorted(job.candidate.modules.items()),
-            job.rung,
-            job.seed,
-            to_dict(self.ground),
-            train,
-            panel,
-            self._data_hash,
-        )
+        modules = sorted(job.candidate.modules.items())
+        return key_of(modules, job.rung, job.seed, to_dict(self.ground), train, panel, self._data_hash)
 
     def evaluate(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Evaluation, bool]]:
         """Each job with its evaluation and whether it stood in the archive already, as they finish."""
@@ -147,44 +180,43 @@ class Workshop:
     def _stored(self, job: Job) -> Evaluation | None:
         """The evaluation of an earlier run of the loop; where its files are damaged it is made again."""
         found = self.archive.evaluation(self.key(job))
-        if found is not None and found.ok and not all(map(self.archive.has_blob, (found.arrays, found.policy))):
+        if found is None:
             return None
-        return None if found is None else replace(found, candidate=job.candidate.id)
+        if found.ok and not all(map(self.archive.has_blob, (found.arrays, found.policy, found.curve))):
+            return None
+        return replace(found, candidate=job.candidate.id)
 
     def _train(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
         """Keep `workers` trainings going; score each as it ends, while the others go on."""
-        queue, running = list(jobs)[::-1], list[tuple[Job, Call, int, Mapping[str, str]]]()
+        queue, running = [(job, 1) for job in jobs][::-1], list[Training]()
         while queue or running:
             while queue and len(running) < self.workers:
-                running.append(self._start(queue.pop(), 1))
-            done = next((entry for entry in running if entry[1].poll(0.0) is not None), None)
+                running.append(self._start(*queue.pop()))
+            done = next((one for one in running if one.ended()), None)
             if done is None:
-                running[0][1].poll(0.05)
+                running[0].ended(0.05)
                 continue
             running.remove(done)
-            job, call, attempt, sources = done
-            trained = LockedTraining.of(call.wait(), sources)
-            if trained.status in ("killed", "crashed") and attempt < ATTEMPTS:
-                running.append(self._start(job, attempt + 1))
+            trained = done.outcome()
+            if trained.status in ("killed", "crashed", "lost") and done.attempt < ATTEMPTS:
+                queue.append((done.job, done.attempt + 1))
                 continue
+            if trained.status == "lost":  # that says nothing about the design
+                raise SandboxError(f"the locked room was killed in {ATTEMPTS} attempts at one training; {AGAIN}")
             if queue:  # the next one trains while this one is scored
-                running.append(self._start(queue.pop(), 1))
-            yield job, self._scored(job, trained, attempt)
+                running.append(self._start(*queue.pop()))
+            yield done.job, self._scored(done.job, trained, done.attempt)
 
-    def _start(self, job: Job, attempt: int) -> tuple[Job, Call, int, Mapping[str, str]]:
+    def _start(self, job: Job, attempt: int) -> Training:
         sources, work = self.archive.sources(job.candidate), self.config.rungs[job.rung]
-        for last in (False, True):
-            try:
-                call = self.room.start(
-                    sources, ground=self.ground, config=train_config(self.config, job.rung), seed=job.seed,
-                    neutral=self._neutral(), seconds=SECONDS + SECONDS_PER_WORK * work,
-                )  # fmt: skip
-                return job, call, attempt, sources
-            except (SandboxError, OSError):  # the server itself was killed: open another room
-                if last:
-                    raise
-                self.close()
-        raise AssertionError("unreachable")
+        how: dict[str, Any] = {
+            "config": train_config(self.config, job.rung),
+            "seconds": SECONDS + SECONDS_PER_WORK * work,
+        }
+        call = self.patiently(
+            lambda: self.room.start(sources, ground=self.ground, seed=job.seed, neutral=self._neutral(), **how)
+        )
+        return Training(job, call, attempt, sources)
 
     def _scored(self, job: Job, trained: LockedTraining, attempt: int) -> Evaluation:
         """Examine a finished training."""
@@ -196,16 +228,13 @@ class Workshop:
             return replace(
                 base, reason=f"{trained.status}: {trained.reason}" if trained.status != "ok" else trained.reason or ""
             )
-        started, arrays = time.monotonic(), dict[str, Array]()
-        for again in range(1, ATTEMPTS + 1):
-            try:
-                arrays = self.examiner.score(job.rung, self.opened(trained))
-                break
-            except SandboxError as error:  # killed from outside, or the policy's own fault: that happens every time
-                if again == ATTEMPTS:
-                    return replace(base, reason=f"its policy failed in use: {error}")
-                if not self._alive():
-                    self.close()
+        started = time.monotonic()
+        try:
+            arrays = self.patiently(lambda: self.examiner.score(job.rung, self.opened(trained)))
+        except SandboxError as error:  # every time: the policy's own fault, unless there is no room at all
+            if not self._alive():
+                raise
+            return replace(base, reason=f"its policy failed in use: {error}")
         scores = {name: mean(values) for name, values in arrays.items() if not name.endswith("_day")}
         if any(not np.isfinite(value) for value in scores.values()):
             return replace(base, reason="every order is void: the policy breaks its markets")
@@ -217,8 +246,9 @@ class Workshop:
         )  # fmt: skip
 
     def _alive(self) -> bool:
+        """Whether the room, if there is one, still does anything."""
         try:
-            return bool(self.room.room.call("se_rl.sandbox.worker:nothing", seconds=60).ok)
+            return self._room is not None and self._room.room.call("se_rl.sandbox.worker:nothing", seconds=60).ok
         except SandboxError:
             return False
 
@@ -266,8 +296,3 @@ def training_from_bytes(content: bytes, sources: Mapping[str, str]) -> LockedTra
     return LockedTraining(
         sources, "ok", None, "", 0.0, about["work"], (), about["shape"], about["action_map"], weights
     )  # fmt: skip
-
-
-def plain(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation as plain data, for events."""
-    return asdict(evaluation)

@@ -9,8 +9,9 @@ batch comes from the moved weights), and a critic (the group is one).
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from se_rl.llm.local import LocalDesigner, Surrogate
 
 Floats = npt.NDArray[np.float64]
+Behaviour = tuple[float, ...]
 
 NORMS = "layer_norm"
 """The target that stands for every norm's gain: trained as whole vectors, for which LoRA is not defined."""
@@ -35,7 +37,6 @@ TARGETS = (*_ATTENTION.split(), "gate_proj", "up_proj", "down_proj", "c_fc", "fc
 MIN_DISTINCT = 0.3
 """Share of different behaviours below which a model that learns on would only narrow further."""
 RECENT = 64
-_NO_SPREAD = 1e-9
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,7 @@ class LoRAConfig:
     estimator: Literal["reinforce", "ste"] = "reinforce"
 
     def __post_init__(self) -> None:
-        unknown = [name for name in self.target_modules if name not in TARGETS]
-        if unknown or not set(self.target_modules) - {NORMS}:
+        if not {NORMS} < {NORMS, *self.target_modules} <= set(TARGETS):
             raise ConfigError(f"target_modules is {list(self.target_modules)}; use some of {', '.join(TARGETS)}")
         if self.estimator not in ("reinforce", "ste"):
             raise ConfigError(f"estimator is {self.estimator!r}; use reinforce or ste")
@@ -88,7 +88,7 @@ class Outcome:
 
     proposal: Proposal
     gain: float | None
-    behaviour: tuple[float, ...] = ()
+    behaviour: Behaviour = ()
     repeated: bool = False
     prompt: str = ""
     code_type: str = ""
@@ -123,7 +123,7 @@ class Learned:
 
 
 def design_scores(
-    outcomes: Sequence[Outcome], config: LoRAConfig, *, recent: dict[str, Sequence[tuple[float, ...]]] | None = None
+    outcomes: Sequence[Outcome], config: LoRAConfig, *, recent: Mapping[str, Iterable[Behaviour]] | None = None
 ) -> Floats:
     """The score of every outcome, which advantages are made of.
 
@@ -147,7 +147,7 @@ def advantages(outcomes: Sequence[Outcome], scores: Floats) -> Floats:
     """Each score minus the mean of its siblings', over the batch of size 1; NaN where a group has nothing to tell."""
     found = np.full(len(scores), np.nan)
     for members in _groups(outcomes):
-        if len(members) > 1 and np.ptp(scores[members]) > _NO_SPREAD:
+        if len(members) > 1 and np.ptp(scores[members]) > 1e-9:
             found[members] = (scores[members] - scores[members].mean()) * len(members) / (len(members) - 1)
     live = np.isfinite(found)
     return found / np.sqrt(np.mean(found[live] ** 2)) if live.any() else found
@@ -163,7 +163,7 @@ class LowLevelEnhancement:
     def __init__(self, config: LoRAConfig | None = None) -> None:
         self.config = config or LoRAConfig()
         self._model: Any = None
-        self._recent: dict[str, deque[tuple[float, ...]]] = defaultdict(lambda: deque(maxlen=RECENT))
+        self._recent: dict[str, deque[Behaviour]] = defaultdict(lambda: deque(maxlen=RECENT))
         self._pairs: deque[tuple[tuple[int, ...], float]] = deque(maxlen=512)
 
     def apply_lora(self, model: Any, *, seed: int = 0) -> Any:
@@ -178,7 +178,7 @@ class LowLevelEnhancement:
         absent = [name for name in settings.targets if name not in present]
         if absent:
             has = ", ".join(name for name in TARGETS if name in {*present, NORMS})
-            raise ConfigError(f"{type(model).__name__} has no {', '.join(absent)}; set target_modules to some of {has}")
+            raise ConfigError(f"{type(model).__name__} has no {', '.join(absent)}; use target_modules out of {has}")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self._model = get_peft_model(model, peft_config(model, settings))
@@ -199,15 +199,14 @@ class LowLevelEnhancement:
         is the adapter that this very step made before: it is loaded instead.
         """
         usable = [o for o in outcomes if o.proposal.tokens and o.proposal.log_prob is not None]
-        scores = design_scores(usable, self.config, recent=dict(self._recent))
+        scores = design_scores(usable, self.config, recent=self._recent)
         each = advantages(usable, scores)
         live = np.isfinite(each)
         stats = _summary(usable, live, adapter=getattr(designer, "adapter", None))
         self._remember(usable, scores)
         if stored is not None:
             return Learned(cast(Designer, load_adapter(designer, stored)), True, "", stats)
-        objection = _objection(designer, stats)
-        if objection:
+        if objection := _objection(designer, stats):
             return Learned(designer, False, objection, stats)
         learner = cast("LocalDesigner", designer)
         if not learner.adapter:
@@ -235,14 +234,10 @@ class LowLevelEnhancement:
         from se_rl.llm.score_predictor import fit_predictor, ste_gradient
 
         predictor = fit_predictor(learner.embeddings, list(self._pairs))
-        stats |= {
-            "ste": float(predictor.usable),
-            "ste_pairs": len(self._pairs),
-            "ste_correlation": predictor.correlation,
-        }
+        stats |= {"ste": float(predictor.usable), "ste_correlation": predictor.correlation}
         if not predictor.usable:
             return None, f"{predictor.reason}; REINFORCE was used"
-        return (lambda chosen, proposals: ste_gradient(predictor, chosen, proposals)), ""
+        return partial(ste_gradient, predictor), ""
 
 
 def adapter_bytes(designer: LocalDesigner) -> bytes:
@@ -269,14 +264,12 @@ def _ranks(gains: Floats) -> Floats:
     return (2 * rankdata(gains) - 1 - len(gains)) / max(1, len(gains) - 1)
 
 
-def _novelty(siblings: Sequence[Outcome], recent: dict[str, Sequence[tuple[float, ...]]]) -> Floats:
+def _novelty(siblings: Sequence[Outcome], recent: Mapping[str, Iterable[Behaviour]]) -> Floats:
     """Mean distance of each behaviour to its siblings' and to recent ones, from 0 to 1; a typical distance counts 0.5."""
     found = np.zeros(len(siblings))
-    known = [i for i, sibling in enumerate(siblings) if sibling.behaviour]
-    if not known:
+    if not (known := [i for i, sibling in enumerate(siblings) if sibling.behaviour]):
         return found
-    pool = [siblings[i].behaviour for i in known]
-    points = np.array(pool + [b for b in recent.get(siblings[0].code_type, ()) if len(b) == len(pool[0])], float)
+    points = np.array([*(siblings[i].behaviour for i in known), *recent.get(siblings[0].code_type, ())])
     apart = np.sqrt(np.mean((points[: len(known), None] - points) ** 2, axis=2))
     typical = np.median(apart[apart > 0]) if (apart > 0).any() else 1.0
     found[known] = (apart / (apart + typical)).sum(1) / max(1, len(points) - 1)
@@ -285,8 +278,7 @@ def _novelty(siblings: Sequence[Outcome], recent: dict[str, Sequence[tuple[float
 
 def _summary(outcomes: Sequence[Outcome], live: npt.NDArray[np.bool_], *, adapter: str | None) -> dict[str, float]:
     """Counts and shares of a batch; `distinct` among siblings, `off_policy` by other weights than those that learn."""
-    groups = _groups(outcomes)
-    gains = [outcome.gained for outcome in outcomes if np.isfinite(outcome.gained)]
+    groups, gains = _groups(outcomes), [o.gained for o in outcomes if np.isfinite(o.gained)]
     skipped = sum(not live[members].any() for members in groups)
     stats = {"groups": float(len(groups)), "skipped": float(skipped), "designs": float(live.sum())}
     if outcomes:

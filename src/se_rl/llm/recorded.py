@@ -62,13 +62,13 @@ class RecordedDesigner:
 
     @property
     def name(self) -> str:
-        """What records call the model."""
-        return self._name if self._inner is None and self._name else self.designer.name
+        """What records call the model: as told, before and after it is opened, for it is part of every key."""
+        return self._name or self.designer.name
 
     @property
     def adapter(self) -> str | None:
         """The adapter in use; None for the untouched model."""
-        return self._adapter if self._inner is None else getattr(self._inner, "adapter", None)
+        return self._adapter if self._name or self._inner is None else getattr(self._inner, "adapter", None)
 
     def __getattr__(self, name: str) -> Any:
         """All else the model can do, `log_probs` among it; a closed one is not opened to see whether it has that."""
@@ -188,5 +188,5 @@ def _unpacked(row: dict[str, Any], request: Request) -> Proposal:
     known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     if (masks := known.pop("masks")) is not None:
         bits = zlib.decompress(b64decode(masks["zlib"]))
-        masks = np.frombuffer(bits, np.uint8).reshape(masks["shape"]).copy()  # torch takes no read-only one
+        masks = np.frombuffer(bits, np.uint8).reshape(masks["shape"]).copy()  # writeable, as the model's own
     return Proposal(**known, masks=masks, request=request)

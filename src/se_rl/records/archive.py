@@ -6,7 +6,6 @@ written once, so that a run which starts again finds what it has done instead of
 
 from __future__ import annotations
 
-import errno
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,7 @@ from sqlalchemy import Connection, Engine, Select, Table, func, select
 
 from se_rl.config import ConfigError
 from se_rl.records.entries import Adapter, Candidate, Evaluation, Event, Instruction, ModelCall, key_of, sha256
-from se_rl.records.files import write_bytes
+from se_rl.records.files import FULL, write_bytes
 from se_rl.records.schema import (
     ADAPTER,
     AGAIN,
@@ -41,7 +40,6 @@ from se_rl.records.schema import (
 
 __all__ = ["Archive", "ArchiveError"]
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 Record = TypeVar("Record", Candidate, Evaluation, ModelCall, Instruction, Adapter)
 Row = tuple[Table, Mapping[str, Any]]
 
@@ -101,7 +99,7 @@ class Archive:
             try:
                 write_bytes(self._blob_path(name), content)
             except OSError as error:
-                full = error.errno in _FULL
+                full = error.errno in FULL
                 why = "have no room left on their disk; make room" if full else f"cannot be written ({error.strerror})"
                 raise ArchiveError(f"the files in {self.blobs} {why}, {AGAIN}") from error
         return name
@@ -133,28 +131,28 @@ class Archive:
         known = self._modules(c.modules.values())
         new = sorted({(sha, code_type) for code_type, sha in c.modules.items()} - known)
         modules = ((MODULE_VERSION, {"hash": sha, "kind": kind, "candidate": c.id}) for sha, kind in new)
-        return self._write("proposed", f"proposed {c.id}", vars(c), (CANDIDATE, vars(c)), *parents, *modules)
+        return self._write("proposed", f"proposed {c.id}", vars(c), (CANDIDATE, {}), *parents, *modules)
 
     def add_evaluation(self, e: Evaluation, *, key: str) -> bool:
         """Store what one training and its scoring gave."""
-        return self._write("evaluated", key, vars(e), (EVALUATION, {"key": key, **vars(e)}))
+        return self._write("evaluated", key, vars(e), (EVALUATION, {"key": key}))
 
     def add_call(self, c: ModelCall) -> bool:
         """Store that a model was asked, under the call's own key."""
-        return self._write("model_call", c.key, vars(c), (MODEL_CALL, vars(c)))
+        return self._write("model_call", c.key, vars(c), (MODEL_CALL, {}))
 
     def add_instruction(self, i: Instruction) -> bool:
         """Store an instruction."""
-        return self._write("instruction", f"instruction {i.id}", vars(i), (INSTRUCTION, vars(i)))
+        return self._write("instruction", f"instruction {i.id}", vars(i), (INSTRUCTION, {}))
 
     def add_adapter(self, a: Adapter) -> bool:
         """Store a version of the designer's weights; the weights themselves are a blob."""
-        return self._write("adapter", f"adapter {a.id}", vars(a), (ADAPTER, vars(a)))
+        return self._write("adapter", f"adapter {a.id}", vars(a), (ADAPTER, {}))
 
     def open_test(self, *, key: str, data_hash: str, candidate: str) -> int:
         """Store that the test set was opened; returns how many openings stand now."""
         use = {"data_hash": data_hash, "candidate": candidate}
-        self._write("test_opened", key, use, (TEST_USE, {"key": key, **use}))
+        self._write("test_opened", key, use, (TEST_USE, {"key": key}))
         return self.test_openings()
 
     def test_openings(self) -> int:
@@ -230,6 +228,7 @@ class Archive:
         return transaction(self._engine, self.place)
 
     def _write(self, kind: str, key: str, payload: Mapping[str, Any], *rows: Row) -> bool:
+        """One event and its rows, whose columns are filled by name from the payload or from what each brings along."""
         text = json.dumps(payload, default=_plain)
         at = time.time()
         with self._transaction() as connection:
@@ -241,8 +240,8 @@ class Archive:
             digest = key_of(at, kind, key, text)
             values = {"at": at, "kind": kind, "key": key, "payload": text, "digest": digest}
             seq = connection.execute(EVENT.insert().values(values).returning(EVENT.c.seq)).scalar_one()
-            for table, row in rows:
-                known = {"seq": seq, **row}
+            for table, own in rows:
+                known = {"seq": seq, **json.loads(text), **own}
                 connection.execute(table.insert().values({c.name: known[c.name] for c in table.columns}))
         return True
 

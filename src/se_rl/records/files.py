@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import tempfile
 from pathlib import Path
 from typing import Any
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""What a system says when a file finds no room."""
 
 
 def write_text(path: Path, text: str) -> None:

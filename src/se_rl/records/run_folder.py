@@ -6,11 +6,12 @@ import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from se_rl.config import ConfigError
-from se_rl.records.files import write_text
+from se_rl.records.files import FULL, write_text
 
 _NOT_SET = "(not set)"
 
@@ -83,8 +84,9 @@ class RunFolder:
                 raise ConfigError(f"{self.path} cannot be locked: {error.strerror}; choose another --out") from None
             who = f"process {holder}" if holder else "another process"
             raise ConfigError(f"{self.path} is in use by {who}; wait for it or choose another --out") from None
-        os.ftruncate(held, 0)
-        os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
+        with suppress(OSError):  # the number is a courtesy: a full disk shall not speak up here
+            os.ftruncate(held, 0)
+            os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
         self._lock = held
         return self
 
@@ -97,8 +99,12 @@ class RunFolder:
     def __enter__(self) -> Self:
         return self if self._lock is not None else self.open()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self.close()
+        if isinstance(error, OSError) and error.errno in FULL:
+            from se_rl.records.schema import AGAIN, ArchiveError
+
+            raise ArchiveError(f"{self.path} has no room left on its disk; make room, {AGAIN}") from error
 
     def check_config(self, config: Mapping[str, Any]) -> bool:
         """Store the settings at the first use (False); later see that they are the same (True: the run is resumed)."""

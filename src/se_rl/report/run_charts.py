@@ -32,7 +32,7 @@ def evolution(designs: Sequence[Design], best: str, iterations: Sequence[Event])
     layout = {
         "height": 480,
         "hovermode": "closest",
-        "legend": {"entrywidth": 116},
+        "legend": {"entrywidth": 128},
         "xaxis": {
             "title": {"text": "designs in order of proposal"},
             "zeroline": False,
@@ -54,17 +54,17 @@ def training(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
         f"Ends at alpha {plain(last.get('alpha'))} (history) and beta {plain(last.get('beta'))} (simulated market)."
     )
     rewards = [
-        f"{name.removeprefix('reward_')} from {signed(seen[0], 4)} to {signed(seen[-1], 4)}"
+        f"{name.removeprefix('reward_')} from {seen[0]:.3g} to {seen[-1]:.3g}"
         for name in REWARDS
         if (seen := [y for _, y in series[name] if y is not None])
     ]
-    return [
-        _curves("Weights of the two worlds", weights, [(n, series[n]) for n in ("alpha", "beta")], y="share of the loss"),
-        _curves(
-            "Reward in training", f"Mean reward of an order: {', '.join(rewards) or 'none'}.",
-            [(name.removeprefix("reward_"), series[name]) for name in REWARDS], y="as the design counts it",
-        ),
-    ]  # fmt: skip
+    shares = _curves(
+        "Weights of the two worlds", weights, [(n, series[n]) for n in ("alpha", "beta")], y="share of the loss"
+    )
+    shares["layout"]["yaxis"]["range"] = [0, 1]
+    told = f"Mean reward of an order: {', '.join(rewards) or 'none'}."
+    named = [(name.removeprefix("reward_"), series[name]) for name in REWARDS]
+    return [shares, _curves("Reward in training", told, named, y="as the design counts it")]
 
 
 def learning(curves: Mapping[str, Sequence[float]]) -> list[Figure]:
@@ -206,7 +206,7 @@ def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
     for module, colour, symbol in zip(MODULES, COLOURS, SYMBOLS, strict=True):
         own = [design for design in drawn if design.candidate.module == module]
         gains = [design.gain or 0.0 for design in own]
-        trace: Figure = {"type": "scatter", "mode": "markers", "name": module or "default, crossover"}
+        trace: Figure = {"type": "scatter", "mode": "markers", "name": module or "by hand, crossover"}
         trace |= {"x": [design.number for design in own], "y": [max(gain, floor) for gain in gains]}
         low = [gain < floor for gain in gains]
         trace["text"] = [

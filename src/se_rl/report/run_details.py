@@ -16,7 +16,6 @@ from se_rl.report.run_charts import MARKS
 from se_rl.report.run_designs import Design, Run, default_source, side_by_side
 
 LOST = "(its file is lost or damaged)"
-WHOLE, PART = "macro instruction", "micro instruction"
 
 
 def panels(run: Run, prompts: Mapping[str, str]) -> dict[str, Any]:
@@ -28,7 +27,7 @@ def panels(run: Run, prompts: Mapping[str, str]) -> dict[str, Any]:
         c = design.candidate
         scores = [] if design.state == "repeat" else _score_lines(run.evaluations.get(c.id, []))
         parents = [[name, first[name]] for name in c.parents if name in first]
-        made = {"id": c.id, "facts": facts(run, design), "scores": scores, "parents": parents}
+        made = {"id": c.id, "facts": facts(design), "asked": asked(run, design), "scores": scores, "parents": parents}
         shown.append(made | {"modules": dict(c.modules), "prompt": c.prompt})
     best = run.design(run.best)
     return {
@@ -39,8 +38,15 @@ def panels(run: Run, prompts: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def facts(run: Run, design: Design) -> list[tuple[str, str]]:
-    """A design in words: how it ended, and who made it from which instructions."""
+def asked(run: Run, design: Design) -> list[tuple[str, str]]:
+    """The instructions that the designer was given, on the whole task and on this module."""
+    c = design.candidate
+    told = {"macro instruction": c.macro, "micro instruction": c.micro}
+    return [(name, run.instructions.get(given, given)) for name, given in told.items() if given]
+
+
+def facts(design: Design) -> list[tuple[str, str]]:
+    """A design in words: what it is, how it ended, who made it."""
     c, scored = design.candidate, design.state == "scored"
     told = {
         "state": f"{design.state}, rung {design.rung}" if scored else design.state,
@@ -50,8 +56,6 @@ def facts(run: Run, design: Design) -> list[tuple[str, str]]:
         "module": c.module,
         "iteration": str(c.iteration or ""),
         "model": " + ".join(filter(None, (c.model, c.adapter))),
-        WHOLE: run.instructions.get(c.macro, c.macro),
-        PART: run.instructions.get(c.micro, c.micro),
     }
     return [(name, text) for name, text in told.items() if text]
 
@@ -153,7 +157,7 @@ def cost(run: Run) -> list[tuple[str, str]]:
         ("USD", f"{sum(c.usd for c in calls):.2f}"),
         ("model seconds", f"{sum(c.seconds for c in calls):,.0f}"),
         ("trainings", f"{len(trainings):,}"),
-        ("training work units", f"{sum(e.work for e in trainings):,.0f}"),
+        ("training work units", f"{sum(e.work for e in trainings):,.1f}"),
         ("training seconds", f"{sum(e.seconds for e in trainings):,.0f}"),
         ("from first to last event", f"{max(ends) - min(ends):,.0f} s" if ends else "–"),
     ]

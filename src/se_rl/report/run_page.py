@@ -7,6 +7,7 @@ The page asks the network for nothing, and what a model wrote reaches it as text
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,7 +47,7 @@ def run_page(folder: Path) -> str:
         run = read_run(archive, results)
         return render(
             "run.jinja",
-            filters={"signed": signed, "plain": plain, "interval": interval, "p_value": p_value},
+            filters={"signed": signed, "plain": plain, "interval": interval, "minus": minus},
             tests={"off_zero": excludes_zero},
             **_context(run, results),
         )
@@ -106,10 +107,11 @@ def _so_far(run: Run) -> RunVerdict:
 def _context(run: Run, results: Results | None) -> dict[str, Any]:
     """What the template is given."""
     r: Results = {"best": "", "baselines": {}, "dynamic": {}, "finalists": [], "notes": [], **(results or {})}
+    ranked = {size: sorted(rows.items(), key=_rank) for size, rows in r["dynamic"].items()}
+    r["dynamic"] = {size: dict(rows) for size, rows in ranked.items()}
     iterations = run.events.get("iteration", [])
     data = {"name": "", "synthetic": False, **(run.started.get("data") or {}), **(r.get("data") or {})}
     best, executions, prompts = run.design(run.best), details.executions(run), details.prompts(run)
-    told = details.facts(run, best) if best else []
     return {
         "r": r,
         "data": data,
@@ -124,7 +126,7 @@ def _context(run: Run, results: Results | None) -> dict[str, Any]:
         "line": lineage(run.designs, run.best),
         "designs": run.designs,
         "panels": _finite(details.panels(run, prompts)),
-        "asked": [fact for fact in told if fact[0] in (details.WHOLE, details.PART)],
+        "asked": details.asked(run, best) if best else [],
         "prompt": prompts.get(best.candidate.prompt, "") if best else "",
         "diffs": list(details.diffs(run)),
         "evolution": _finite(charts.evolution(run.designs, run.best, iterations)),
@@ -141,10 +143,16 @@ def _context(run: Run, results: Results | None) -> dict[str, Any]:
     }
 
 
+def minus(text: str) -> str:
+    """A sentence of the run with true minus signs."""
+    return re.sub(r"(?<![\w.])-(?=\d)", "−", text)
+
+
 def _rank(method: tuple[str, Mapping[str, Any]]) -> tuple[bool, bool, float]:
     """Our design first, then by what was earned; a bound that knows the future comes last."""
     name, row = method
-    return BOUND in name, name != OURS, -(row["over_TWAP"]["mean"] or 0.0)
+    earned = row["over_TWAP"]["mean"] if "over_TWAP" in row else row["saved_bps"]
+    return BOUND in name, name != OURS, -(earned or 0.0)
 
 
 def _subtitle(run: Run, results: Results, data: Mapping[str, Any]) -> str:

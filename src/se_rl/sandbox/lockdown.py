@@ -35,7 +35,10 @@ PROBE_SECONDS = 60
 
 class SandboxError(RuntimeError):
     """The room cannot be trusted or does not answer; one line that says why. Never caused by a design alone, save in
-    `PolicyServer`, where a design that stalls or answers nonsense ends its own evaluation."""
+    `PolicyServer`, where a design that stalls or answers nonsense ends its own evaluation. `hopeless`: trying again cannot
+    help, for this machine has no lock."""
+
+    hopeless = False
 
 
 @dataclass(frozen=True)
@@ -75,10 +78,12 @@ def isolation_level(layers: Sequence[str] = LAYERS) -> Isolation:
 
 def refusal(isolation: Isolation) -> SandboxError:
     """The one line with which every entry point refuses to run below `standard`."""
-    return SandboxError(
+    error = SandboxError(
         f"isolation is {isolation.level}, standard is needed ({isolation.why or 'no reason given'}); run on Linux 5.13 or"
         " newer with Landlock and seccomp, or accept the risk with --unsafe-no-sandbox"
     )
+    error.hopeless = True
+    return error
 
 
 def lock(

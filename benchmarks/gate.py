@@ -1,0 +1,202 @@
+"""How honest the selection is: whole searches among designs whose truth is known, through the ladder's own code.
+
+    python benchmarks/gate.py [--searches 500] [--designs 64] [--preset standard] [--seed 0] [--json]
+
+No training: a workshop draws the scores that trainings would have brought. Orders share most of their noise, training seeds
+add theirs, and how a design stands after a short training says something, not all, of how it stands in the end (figures:
+`World`). In the null case no design is better than the default in the end, though some learn faster; else truths are drawn
+with a standard deviation of 0.6 bps. Every search screens all designs, promotes the best of each batch, holds the last rung
+on fresh days, picks a champion and opens the test days once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.core.honest import over
+from se_rl.core.ladder import LAST, SCREEN, SEARCH, Ladder
+from se_rl.core.settings import RunConfig, preset
+from se_rl.core.standing import Array
+from se_rl.core.workshop import Job
+from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id, key_of
+
+TEST = 3
+"""The block of days that no rung scores on."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What scores are made of, in bps: 5 per order of which 80 % of the variance is shared by all designs on an order."""
+
+    shared_sd: float = 4.47
+    own_sd: float = 2.24
+    own_day_sd: float = 0.3
+    seed_sd: float = 0.3
+    effect_sd: float = 0.6
+    fidelity: tuple[float, float, float] = (0.6, 0.8, 1.0)
+    days: tuple[int, int, int, int] = (24, 24, 16, 40)
+    orders_per_day: int = 20
+    episodes: int = 250
+
+
+class PlantedWorkshop:
+    """Stands where trainings would: scores from `effects`, a design's true gain over the default at each rung."""
+
+    def __init__(self, effects: Mapping[str, Sequence[float]], *, seed: int, world: World | None = None) -> None:
+        self.effects, self.seed, self.world = effects, seed, world or World()
+        self.trainings = [0, 0, 0]
+        self._kept: dict[str, Array] = {}
+
+    @property
+    def examiner(self) -> PlantedWorkshop:
+        """It examines, too."""
+        return self
+
+    def regimes(self, rung: int) -> dict[str, npt.NDArray[np.bool_]]:
+        """Every other order is a calm one."""
+        calm = np.arange(self.world.days[rung] * self.world.orders_per_day) % 2 == 0
+        return {"calm": calm, "wild": ~calm}
+
+    def evaluate(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Evaluation, bool]]:
+        """Each job, done."""
+        for job in jobs:
+            self.trainings[job.rung] += 1
+            place = f"{job.candidate.id} {job.rung} {job.seed}"
+            yield job, Evaluation(job.candidate.id, job.rung, job.seed, "ok", arrays=place), False
+
+    def arrays(self, evaluation: Evaluation) -> dict[str, Array]:
+        """The scores per order of one training."""
+        return self.scores(evaluation.candidate, evaluation.rung, evaluation.seed, block=evaluation.rung)
+
+    def scores(self, name: str, rung: int, seed: int, *, block: int) -> dict[str, Array]:
+        """What a design's training at a rung gets on a block of days; the first two rungs see the same days."""
+        block = max(block, SEARCH)
+        luck = self.world.seed_sd * float(self._noise("luck", name, rung, seed, size=1)[0])
+        level = self.effects[name][rung] + luck
+        day = np.repeat(np.arange(self.world.days[block], dtype=np.float64), self.world.orders_per_day)
+        by_day = self.world.own_day_sd * self._noise("days", name, block, size=self.world.days[block])
+        static = self._orders(name, block, "static", len(day)) + by_day[day.astype(int)]
+        dynamic = self._orders(name, block, "dynamic", self.world.episodes)
+        return {"static": static + level, "static_day": day, "dynamic": dynamic + level}
+
+    def _orders(self, name: str, block: int, world: str, size: int) -> Array:
+        shared = self.world.shared_sd * self._noise(world, block, size=size)
+        return shared + self.world.own_sd * self._noise(world, name, block, size=size)
+
+    def _noise(self, *place: str | int, size: int) -> Array:
+        key = key_of(self.seed, *place)
+        if key not in self._kept:
+            self._kept[key] = np.random.default_rng(int(key, 16)).standard_normal(size)
+        return self._kept[key]
+
+
+@dataclass
+class Journal:
+    """Takes the place of the archive, which a simulation does not need."""
+
+    kinds: list[str] = field(default_factory=list)
+
+    def append(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:
+        """Note that something happened."""
+        self.kinds.append(kind)
+        return True
+
+
+def planted(n: int, *, world: World, null: bool, rng: np.random.Generator) -> tuple[list[Candidate], dict[str, Any]]:
+    """The default and n designs, and what each truly gains over it at every rung."""
+    names = [design_id({"reward": str(i)}) for i in range(n)]
+    end = np.zeros(n) if null else world.effect_sd * rng.standard_normal(n)
+    other = world.effect_sd * rng.standard_normal((n, 3))
+    share = np.array(world.fidelity)
+    by_rung = share * end[:, None] + np.sqrt(1.0 - share**2) * other
+    default = Candidate(design_id({}), {}, DEFAULT)
+    designs = [Candidate(name, {"reward": str(i)}, "draft", (default.id,)) for i, name in enumerate(names)]
+    return [default, *designs], {default.id: (0.0, 0.0, 0.0), **dict(zip(names, by_rung.tolist(), strict=True))}
+
+
+def search_once(config: RunConfig, n: int, *, null: bool, seed: int, world: World | None = None) -> dict[str, float]:
+    """One whole search, from screens to the test days; gains and errors in bps."""
+    world = world or World()
+    (default, *designs), effects = planted(n, world=world, null=null, rng=np.random.default_rng(seed))
+    workshop = PlantedWorkshop(effects, seed=seed, world=world)
+    ladder = Ladder(config, cast(Any, Journal()), cast(Any, workshop), default, tell=lambda *_, **__: None)
+    batch = config.parents * config.siblings
+    for i in range(0, n, batch):
+        ladder.run(designs[i : i + batch], SCREEN, range(config.seeds[SCREEN]))
+        ladder.promote([c.id for c in designs[i : i + batch]])
+    champion = ladder.champion(ladder.finals())
+    shown, truth = _on_test_days(workshop, champion, default.id, seeds=config.seeds[LAST]), effects[champion][LAST]
+    work = sum(done * each for done, each in zip(workshop.trainings, config.rungs, strict=True))
+    is_default = champion == default.id
+    return {
+        "success": float(not is_default and shown["ci95"][0] > 0.0),
+        "default": float(is_default),
+        "valid": ladder.standings[champion, LAST].score - truth,
+        "test": shown["mean"] - truth,
+        "truth": truth,
+        "regret": max(effect[LAST] for effect in effects.values()) - truth,
+        "cost": work / ((n + 1) * config.seeds[LAST] * config.rungs[LAST]),
+    }
+
+
+def _on_test_days(workshop: PlantedWorkshop, ours: str, theirs: str, *, seeds: int) -> dict[str, Any]:
+    runs = [[workshop.scores(name, LAST, seed, block=TEST) for seed in range(seeds)] for name in (ours, theirs)]
+    day = runs[0][0]["static_day"].astype(np.int64)
+    return over(*([scores["static"] for scores in design] for design in runs), day)
+
+
+def campaign(config: RunConfig, *, searches: int, designs: int, seed: int = 0) -> dict[str, dict[str, float]]:
+    """Means over many searches, with the standard error of each under `NAME_se`; the null case and planted truths."""
+    found = {}
+    for case in ("null", "planted"):
+        rows = [search_once(config, designs, null=case == "null", seed=seed + i) for i in range(searches)]
+        values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        errors = {f"{name}_se": float(value.std() / np.sqrt(searches)) for name, value in values.items()}
+        found[case] = {name: float(value.mean()) for name, value in values.items()} | errors
+    return found
+
+
+ROWS = {
+    "success": ("success declared on the test days", 100.0, "%"),
+    "default": ("the default stays champion", 100.0, "%"),
+    "valid": ("claimed minus true, last rung's validation days", 1.0, "bps"),
+    "test": ("claimed minus true, test days", 1.0, "bps"),
+    "truth": ("the champion's true gain over the default", 1.0, "bps"),
+    "regret": ("regret: the truly best design's gain minus the champion's", 1.0, "bps"),
+    "cost": ("trainings' cost against all designs at the last rung", 100.0, "%"),
+}
+
+
+def table(found: Mapping[str, Mapping[str, float]]) -> str:
+    """The campaign as markdown, with standard errors."""
+    lines = ["| | unit | no design is better | planted truths |", "|---|---|--:|--:|"]
+    for name, (title, scale, unit) in ROWS.items():
+        cells = (
+            f"{scale * case[name]:.{1 + (unit == 'bps')}f} ± {scale * case[f'{name}_se']:.{1 + (unit == 'bps')}f}"
+            for case in found.values()
+        )
+        lines.append(f"| {title} | {unit} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--searches", type=int, default=500, help="whole searches per case")
+    parser.add_argument("--designs", type=int, default=64, help="designs per search")
+    parser.add_argument("--preset", default="standard", help="whose rungs, seeds and batches")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print numbers instead of a table")
+    given = parser.parse_args()
+    found = campaign(preset(given.preset), searches=given.searches, designs=given.designs, seed=given.seed)
+    print(json.dumps({"world": asdict(World()), **found}, indent=1) if given.json else table(found))
+
+
+if __name__ == "__main__":
+    main()
