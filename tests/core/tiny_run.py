@@ -1,6 +1,7 @@
-"""A run as small as can be that still does everything, in a process of its own: `python tiny_run.py OUT [--model FOLDER]`.
+"""A run as small as can be that still does everything; as a process of its own: `python tiny_run.py OUT [SETTINGS]`.
 
-Its scores mean nothing. With a model's folder that model designs and learns, without one designs are drawn at random.
+Its scores mean nothing. SETTINGS are changes as JSON; without any, designs are drawn at random and no model is needed.
+The process prints a line for whatever is in the archive for good: what it is, which, and whether it is new.
 """
 
 from __future__ import annotations
@@ -9,21 +10,26 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 LLM_TESTS = Path(__file__).resolve().parents[1] / "llm"
 DATA = "tiny_bars"
+SMALL: Mapping[str, Any] = {
+    "data": DATA, "arm": "random", "seeds": (1, 2, 3), "horizon": 20, "dynamic_horizon": 6, "work": 0.006, "samples": 128,
+    "bank": 16,
+}  # fmt: skip
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The variables of a process that keeps its data under `home` and one thread to itself; caches stay where they are."""
-    own = {"SE_RL_HOME": str(home), "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE", "NUMBA_NUM_THREADS": "1"}
-    return {**os.environ, **own}
+    """The variables of a process that has its data under `home` and one thread; compiled code stays where it is."""
+    own = {"SE_RL_HOME": str(home), "SE_RL_CACHE": str(home / "cache"), "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **own, "NUMBA_NUM_THREADS": "1"}
 
 
 def make_data(home: Path) -> None:
-    """Bars for all tiny runs under this home."""
+    """Bars for all tiny runs with this home."""
     from se_rl.data.store import write_bars
     from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 
@@ -31,31 +37,40 @@ def make_data(home: Path) -> None:
     write_bars(market, home / "data" / f"{DATA}.parquet")
 
 
-def make_model(folder: Path) -> Path:
-    """A causal model of random weights that can read our prompts."""
+def make_model(folder: Path) -> dict[str, Any]:
+    """The settings with which a causal model of random weights, written to this folder, designs and learns."""
     sys.path.append(str(LLM_TESTS))
-    from tiny_model import build_model  # type: ignore[import-not-found]
-
-    config = build_model(folder) / "config.json"
+    config = import_module("tiny_model").build_model(folder) / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 16_384}))
-    return folder
+    return {"arm": "full", "llm": str(folder)}
 
 
-def tiny_config(model: str | Path = "", **changes: Any) -> Any:
-    """The settings: the smallest preset, made smaller; designs are random ones where there is no model."""
+def tiny_config(**changes: Any) -> Any:
+    """The settings: the smallest preset, made smaller, with changes."""
     from se_rl.core.settings import preset
 
-    small: Mapping[str, Any] = {"horizon": 20, "dynamic_horizon": 6, "work": 0.006, "samples": 128, "bank": 16}
-    who = {"llm": str(model)} if model else {"arm": "random"}
-    return preset("tiny", **{"data": DATA, "seeds": (1, 2, 3), **small, **who, **changes})
+    return preset("tiny", **{**SMALL, **changes})
 
 
-def main(out: str, _: str = "", model: str = "") -> None:
-    """Run, or go on with, the run in a folder."""
+def tell(kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
+    """Print what stands in the archive."""
+    which = "/".join(str(payload[name]) for name in ("candidate", "rung", "seed") if name in payload)
+    print(kind, which or "-", "stored" if stored else "new", flush=True)
+
+
+def main(out: str, settings: str = "{}") -> int:
+    """Run, or go on with, the run in a folder; what the user could mend is one line and exit code 2."""
+    from se_rl.config import ConfigError
     from se_rl.core.run import run_search
 
-    run_search(tiny_config(model), out, workers=2)
+    changes = {name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(settings).items()}
+    try:
+        run_search(tiny_config(**changes), out, tell=tell, workers=2)
+    except ConfigError as error:
+        print(f"se-rl: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    sys.exit(main(*sys.argv[1:]))

@@ -40,7 +40,7 @@ def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
     outcomes = [
         replace(
             outcome,
-            gain=None if i == 0 else outcome.gain,
+            gain={0: None, 1: 0.7, 2: -0.5}.get(i, outcome.gain),
             repeated=i == 1,
             instructions=(macro.id, micro.id),
             tried=Tried(f"c{i}", "reward", outcome.proposal.text, 1.0, outcome.gained, micro.text),
@@ -50,7 +50,7 @@ def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
     changed = kit.enhance(outcomes, cast(Designer, designer), 1)
     assert changed["learned"].moved and changed["designer"].adapter == "lle@1"
     assert {row["id"] for row in changed["credits"]} == {macro.id, micro.id}
-    booked = sum(outcome.gained for i, outcome in enumerate(outcomes) if i > 1)  # a failure and a repeat add nothing
+    booked = -0.5 + sum(outcome.gained for outcome in outcomes[2:])  # the failure as the worst, the repeat as nothing
     assert changed["credits"][0]["credit"] == pytest.approx(booked / (len(outcomes) + 4))
     assert len(buffer) == len(outcomes) and kit.history("reward", 4)
     assert changed["instructions"] and all(one.iteration == 1 for one in changed["instructions"])

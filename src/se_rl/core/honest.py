@@ -116,8 +116,7 @@ def selection(ladder: Ladder, champion: str, *, proposed: int) -> dict[str, Any]
     nothing = float("nan")
     over_twap = over_default = nothing
     if columns and default is not None:
-        table = np.stack(columns, axis=1)
-        over_twap, over_default = spa_p_value(np.zeros(len(default)), table), spa_p_value(default, table)
+        over_twap, over_default = (_spa(benchmark, columns) for benchmark in (np.zeros(len(default)), default))
     standing = ladder.longest(champion)
     hurdle = selection_hurdle(standing.se, proposed) if standing and champion != ladder.default.id else nothing
     return {
@@ -129,6 +128,12 @@ def selection(ladder: Ladder, champion: str, *, proposed: int) -> dict[str, Any]
         "spa_p_over_default": over_default,
         "on": "validation days of the search, history, specific part",
     }
+
+
+def _spa(benchmark: Array, columns: Sequence[Array]) -> float:
+    """SPA among the designs that do differ from the benchmark: rounding errors have no variance to studentise by."""
+    unlike = [column for column in columns if not np.allclose(column, benchmark)]
+    return spa_p_value(benchmark, np.stack(unlike, axis=1)) if unlike else 1.0
 
 
 def finalists_table(ladder: Ladder, names: Sequence[str]) -> list[dict[str, Any]]:

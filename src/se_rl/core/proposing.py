@@ -84,9 +84,9 @@ def prompt_words(plan: Plan) -> dict[str, Any]:
     """What the prompt says beside the contract."""
     operator, history = plan.arm["operator"], list(plan.history)
     parent = Scored(plan.shown, {"score_bps": plan.score}) if operator in ("tweak", "simplify") else None
-    if operator == "rewrite":  # a short prompt has room for two: the best, and the parent for certain
-        history = [one for one in history if one.source != plan.shown][:1]
-        history.append(Scored(plan.shown, {"score_bps": plan.score}))
+    if operator == "rewrite":  # the parent must be among the few designs that a prompt has room for
+        others = [one for one in history if one.source != plan.shown][: max(1, len(history) - 1)]
+        history = [*others, Scored(plan.shown, {"score_bps": plan.score})]
     reason = ""
     if operator == "repair" and plan.failed is not None:
         parent, reason = Scored(plan.failed[0]), plan.failed[1]

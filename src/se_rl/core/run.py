@@ -281,8 +281,9 @@ def make_kit(config: RunConfig) -> DualLevelEnhancementKit:
     high, low = config.levels
     population = InstructionPopulation(replay=config.replay)
     lora = LoRAConfig(rank=config.lora_rank, alpha=config.lora_alpha, estimator=config.estimator)
+    words = HighLevelEnhancement(population, PerformanceBuffer(), seed=config.seed, evolves=high)
     return DualLevelEnhancementKit(
-        HighLevelEnhancement(population, PerformanceBuffer(), seed=config.seed) if high else None,
+        words if high or config.arm == "frozen" else None,
         LowLevelEnhancement(lora) if low else None,
         seed=config.seed,
     )

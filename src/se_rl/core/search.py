@@ -192,7 +192,8 @@ class Search:
         tried = self._failures(arm["module"]) if arm["operator"] == "repair" else []
         failed = tried[int(rng.integers(len(tried)))] if tried else None
         at = self.ladder.standings.get((parent.id, SCREEN))
-        history = self.kit.history(arm["module"]) if self.config.evolves else []
+        shown = 2 if self.designers.constrained else 6  # what a prompt has room for
+        history = self.kit.history(arm["module"], shown) if self.config.evolves else []
         return Plan(
             iteration, arm, parent, self.sources[parent.id], macro, micro, history, at.score if at else 0.0, failed
         )  # fmt: skip

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
+from sys import float_info
 from typing import Any, Literal
 
 from se_rl.config import ConfigError, option, settings
@@ -10,8 +12,31 @@ from se_rl.config import ConfigError, option, settings
 SINGLE = ("reward", "network", "imagination")
 MULTI = ("reward", "network", "communication", "profiling", "imagination")
 ARMS = ("full", "best-of-n", "frozen", "random")
+"""best-of-n: drafts from the first prompt, no parents; frozen: parents and history in the prompt, but a designer that never
+changes (without --no-dek's empty history); random: the grammar alone, no model."""
 FUTILITY_SEEDS = 3
 """Trainings of a design before it may be stopped for futility."""
+
+
+def _whole(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and value >= least
+
+
+def _within(low: float, high: float) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int | float) and low <= value <= high
+
+
+_ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "iterations parents siblings promoted finalists horizon dynamic_horizon agents seeds episodes samples bank "
+        "lora_rank lora_alpha max_designs max_tokens", _whole(1), "a whole number, 1 or more",
+    ),
+    ("seed", _whole(0), "a whole number, 0 or more"),
+    ("work epsilon clip learning_rate max_minutes max_usd", _within(float_info.min, float_info.max), "a positive number"),
+    ("participation gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
+    ("static_share gae_lambda initial_alpha replay", _within(0.0, 1.0), "a number from 0 to 1"),
+)  # fmt: skip
+"""Which values settings may have, and how to say so."""
 
 
 @settings
@@ -74,32 +99,30 @@ class RunConfig:
     max_usd: float | None = option(None, "budget: money for the model", metavar="USD")
 
     def __post_init__(self) -> None:
-        for name in (
-            "iterations",
-            "parents",
-            "siblings",
-            "promoted",
-            "finalists",
-            "horizon",
-            "dynamic_horizon",
-            "bank",
-        ):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; use 1 or more")
-        if self.seed < 0 or min(self.seeds) < 1:
-            raise ConfigError(f"seed is {self.seed} and seeds are {self.seeds}; use 0 or more, and 1 or more trainings")
-        if not self.work > 0:
-            raise ConfigError(f"work is {self.work}; use a positive number")
-        if self.worlds == "both" and not 0.5 <= self.static_share <= 1.0:
+        for field in fields(self):
+            value, choices = getattr(self, field.name), field.metadata["choices"]
+            if choices and value not in choices:
+                raise ConfigError(f"{field.name} is {value!r}; use one of {', '.join(choices)}")
+        for names, fits, wanted in _ALLOWED:
+            for name in names.split():
+                value = getattr(self, name)
+                if value is not None and not all(map(fits, value if isinstance(value, tuple) else [value])):
+                    raise ConfigError(f"{name} is {value!r}; use {wanted}")
+        for name in ("seeds", "episodes"):
+            if len(getattr(self, name)) != 3:
+                raise ConfigError(f"{name} is {getattr(self, name)}; give 3 numbers, one for each rung")
+        if self.worlds == "both" and self.static_share < 0.5:
             raise ConfigError(f"static_share is {self.static_share}; history carries from 0.5 to 1 of the score")
         if self.scenario == "multi" and (self.worlds == "static" or self.agents < 2):
             raise ConfigError(
-                "the multi scenario needs simulated markets and 2 or more agents; use --worlds both or dynamic"
+                f"the multi scenario needs simulated markets and 2 or more agents (worlds is {self.worlds}, agents "
+                f"{self.agents}); use --worlds both or dynamic, and --agents 2"
             )
         if self.budget_designs < 3:
-            raise ConfigError(f"the budget buys {self.budget_designs} designs; a search needs 3 or more")
-        if not 0.0 <= self.replay <= 1.0:
-            raise ConfigError(f"replay is {self.replay}; use a share from 0 to 1")
+            raise ConfigError(
+                f"the budget buys {self.budget_designs} designs; a search needs 3 or more: raise iterations, parents, "
+                "siblings or max_designs"
+            )
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -142,7 +165,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "quick": {"work": 4.5},
     "standard": {
-        "iterations": 8, "parents": 2, "siblings": 4, "finalists": 3, "seeds": (1, 3, 5), "episodes": (500, 1000, 2000),
+        "iterations": 5, "parents": 2, "siblings": 4, "seeds": (1, 3, 5), "episodes": (500, 1000, 2000),
     },
     "paper": {
         "iterations": 50, "parents": 4, "siblings": 4, "finalists": 5, "seeds": (2, 5, 10), "work": 18.0,

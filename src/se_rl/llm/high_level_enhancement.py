@@ -234,10 +234,15 @@ def _pooled(tries: Sequence[Tried]) -> Tried:
 
 
 class HighLevelEnhancement:
-    """Which instructions to design by, and new ones from what came of the old. All draws of `refine` come from `seed`."""
+    """Which instructions to design by, and new ones from what came of the old. All draws of `refine` come from `seed`.
 
-    def __init__(self, population: InstructionPopulation, buffer: PerformanceBuffer, *, seed: int) -> None:
-        self.population, self.buffer, self.seed = population, buffer, seed
+    With `evolves` False the instructions stay as they are: what remains is the history in the prompt.
+    """
+
+    def __init__(
+        self, population: InstructionPopulation, buffer: PerformanceBuffer, *, seed: int, evolves: bool = True
+    ) -> None:
+        self.population, self.buffer, self.seed, self.evolves = population, buffer, seed, evolves
 
     def choose(self, code_type: str, rng: np.random.Generator) -> tuple[Choice, Choice]:
         """The macro and the micro instruction to ask for a module with."""
@@ -249,7 +254,7 @@ class HighLevelEnhancement:
         Each is of the whole task or of one module that was tried; before the first try there is nothing to learn from.
         `constrained` has the designer reflect under a grammar.
         """
-        if not self.buffer.modules:
+        if not self.evolves or not self.buffer.modules:
             return []
         reflection = self._reflection(designer, iteration, constrained=constrained)
         made = (self._mutation(iteration), self._crossover(iteration), reflection)

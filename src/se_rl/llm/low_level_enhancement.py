@@ -285,9 +285,7 @@ def _summary(outcomes: Sequence[Outcome], live: npt.NDArray[np.bool_], *, adapte
         stats["valid"] = len(gains) / len(outcomes)
         stats["off_policy"] = float(np.mean([outcome.proposal.adapter != adapter for outcome in outcomes]))
         stats["distinct"] = len({(o.group, o.form) for o in outcomes}) / len(outcomes)
-    if gains:
-        stats["mean_gain"] = float(np.mean(gains))
-    return stats
+    return {**stats, "mean_gain": float(np.mean(gains))} if gains else stats
 
 
 def _objection(designer: Designer, stats: dict[str, float]) -> str:

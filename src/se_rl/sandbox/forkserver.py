@@ -42,9 +42,11 @@ class Watched:
     cause: str = ""
 
 
-def main(descriptor: int) -> None:
-    """The server's whole life; `descriptor` is its end of the control socket."""
+def main(descriptor: int, parent: int) -> None:
+    """The server's whole life; `descriptor` is its end of the control socket, `parent` the process that started it."""
     die_with_parent()  # while the parent waits for the warm-up; later the loop sees for itself
+    if os.getppid() != parent:  # it died while this interpreter started, and will send no signal
+        return
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     control = socket.socket(fileno=descriptor)
     options = json.loads(control.recv(MOST_REQUEST))

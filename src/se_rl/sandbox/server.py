@@ -52,7 +52,7 @@ class Room:
             raise refusal(Isolation("none", (), f"the locked room needs Linux, this is {sys.platform}"))
         self.unsafe = unsafe
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        code = f"from se_rl.sandbox.forkserver import main; main({theirs.fileno()})"
+        code = f"from se_rl.sandbox.forkserver import main; main({theirs.fileno()}, {os.getpid()})"
         quiet = subprocess.DEVNULL
         with theirs:
             self._process = subprocess.Popen(
@@ -69,6 +69,8 @@ class Room:
             self._await_server(options, start_seconds)
             trial = self.start("se_rl.sandbox.worker:nothing", seconds=60)
             ended = trial.wait()
+            if (ended.status, ended.error) == ("killed", "SIGKILL"):  # that says nothing about the lock
+                raise SandboxError("the room's trial worker was killed from outside; make a new room")
             self.isolation: Isolation = trial.isolation or Isolation("none", (), f"the trial worker {ended.error}")
             if not (ended.ok and (self.isolation.enough or unsafe)):
                 raise refusal(self.isolation)

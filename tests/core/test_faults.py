@@ -1,0 +1,267 @@
+"""Faults of a run, in this process: a crash at every commit, a full disk, damaged files, changed settings, data and code.
+
+Trainings are made up, cheaply and always the same, and come back in an order of their own each time; all else is real.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tiny_run import make_data, make_model, tiny_config
+
+from se_rl.config import ConfigError
+from se_rl.core import honest, run
+from se_rl.core.examiner import Open
+from se_rl.core.workshop import Job, Workshop, array_bytes, mean, training_bytes
+from se_rl.evaluation.execution import ConstantSchedule
+from se_rl.llm.code_validator import ValidationResult
+from se_rl.main import main
+from se_rl.modules.static_check import check_source
+from se_rl.records.archive import Archive, ArchiveError
+from se_rl.records.entries import Evaluation, key_of
+from se_rl.records.run_folder import RunFolder
+from se_rl.rl.policy_file import read_weights
+from se_rl.rl.room import LockedTraining
+
+QUICK = {"worlds": "static", "horizon": 60, "promoted": 2}
+ORDERS = np.random.default_rng(0)
+"""Of completion: drawn anew at every start, so that nothing may depend on it."""
+
+
+class CheapWorkshop(Workshop):
+    """Trainings that take no time: how a design does is drawn from its name."""
+
+    def _train(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
+        for job in ORDERS.permutation(np.array([*jobs], dtype=object)):
+            yield job, self._made_up(job)
+
+    def _made_up(self, job: Job) -> Evaluation:
+        rng = np.random.default_rng(int(key_of(job.candidate.id, job.rung, job.seed)[:8], 16))
+        orders = len(self.examiner.regimes(job.rung)["calm"])
+        day = np.arange(orders) * 4.0 // orders
+        arrays = {name: rng.normal(size=orders) for name in ("static", "static_total")} | {"static_day": day}
+        trained = LockedTraining({}, "ok", None, "made up", 0.0, 1.0, weights={"weight:w": rng.random(4)})
+        blobs = [array_bytes(arrays), training_bytes(trained), json.dumps([{"work": rng.random()}]).encode()]
+        files = dict(zip(("arrays", "policy", "curve"), map(self.archive.put_blob, blobs), strict=True))
+        scores = {name: mean(values) for name, values in arrays.items() if name != "static_day"}
+        return Evaluation(
+            job.candidate.id, job.rung, job.seed, "ok", scores=scores, work=1.0, isolation="none", **files
+        )
+
+    def opened(self, trained: LockedTraining) -> Open:
+        assert trained.weights is not None
+        multiple = 0.5 + float(trained.weights["weight:w"][0])
+        return lambda *_: ConstantSchedule(multiple)
+
+    def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
+        problem = check_source(code, code_type)
+        behaviour = np.random.default_rng(int(key_of(code)[:8], 16)).random(16).astype(np.float32)
+        return ValidationResult(problem is None, "static", problem.message if problem else "", behaviour=behaviour)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("home")
+    make_data(folder)
+    return folder
+
+
+@pytest.fixture
+def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Starts, or goes on with, a run of made-up trainings in a folder of that name."""
+    monkeypatch.setenv("SE_RL_HOME", str(home))
+    monkeypatch.setattr(run, "Workshop", CheapWorkshop)
+    monkeypatch.setattr(run, "run_page", lambda path: f"the page of {path.name}")
+    monkeypatch.setattr(honest, "history_table", _test_table)
+    monkeypatch.setattr(honest, "spa_p_value", lambda benchmark, table: float((table - benchmark[:, None]).mean()))
+    return lambda name, **changes: run.run_search(tiny_config(**(QUICK | changes)), tmp_path / name)
+
+
+def _test_table(_: Any, policies: honest.Policies, **__: Any) -> dict[str, Any]:
+    """The table of the test days, from what the policies do."""
+    level = {name: sum(seed("static", 9, 1).multiple for seed in seeds) for name, seeds in policies.items()}  # type: ignore[attr-defined]
+    names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP_specific", "over_TWAP_common")
+    interval = {"mean": 0.0, "ci95": [-1.0, 1.0]}
+    rows = {n: dict.fromkeys(names, v) | {"ours_over": interval, "over_TWAP": interval} for n, v in level.items()}
+    return {"methods": rows, **dict.fromkeys(("days", "orders", "notes", "checks", "by_day", "paths"), 4)}
+
+
+def table(results: dict[str, Any]) -> str:
+    """All that two runs with the same settings must have in common."""
+    return json.dumps({name: value for name, value in results.items() if name != "times"})
+
+
+def stored(folder: Path) -> Counter[tuple[str, str]]:
+    with Archive.open(folder / "archive.sqlite", read_only=True) as archive:
+        return Counter((event.kind, event.key) for event in archive.events())
+
+
+class Crash(BaseException):
+    """A process that dies: nothing may catch it."""
+
+
+@contextmanager
+def crash(at: Callable[[Archive, str, str], bool]) -> Iterator[None]:
+    """Die instead of making the commit that `at` tells of its archive, kind and key."""
+    write = Archive._write
+
+    def dies(self: Archive, kind: str, key: str, *rest: Any) -> bool:
+        if at(self, kind, key):
+            raise Crash
+        return write(self, kind, key, *rest)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Archive, "_write", dies)
+        yield
+
+
+def test_a_crash_at_every_commit_changes_nothing(start: Any, tmp_path: Path) -> None:
+    expected, starts = table(start("alone")), 0
+    for starts in count(1):
+        one = iter([True])  # a new commit, and the next is death
+        try:
+            with crash(lambda archive, _, key, left=one: archive.find(key) is None and not next(left, False)):
+                results = start("crashed")
+        except Crash:
+            continue
+        break
+    assert starts == len(stored(tmp_path / "alone")) > 40
+    assert table(results) == expected
+    assert stored(tmp_path / "crashed") == stored(tmp_path / "alone")
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return make_model(tmp_path_factory.mktemp("model"))
+
+
+def test_a_model_is_asked_nothing_twice_and_learns_as_if_nothing_had_happened(
+    start: Any, tmp_path: Path, model: dict[str, Any]
+) -> None:
+    expected = table(start("alone", **model))
+    for kind in ("model_call", "validation", "learnt", "adapter", "iteration"):
+        with pytest.raises(Crash), crash(lambda archive, k, key, kind=kind: k == kind and archive.find(key) is None):
+            start("crashed", **model)
+    assert table(start("crashed", **model)) == expected
+    assert stored(tmp_path / "crashed") == stored(tmp_path / "alone")
+    with Archive.open(tmp_path / "alone" / "archive.sqlite", read_only=True) as archive:
+        assert len(archive.adapters()) == 2 <= len(archive.calls())
+        weights = [adapter.weights for adapter in archive.adapters()]
+        damage(tmp_path / "alone", [*weights, *(call.reply for call in archive.calls())])
+        assert table(start("alone", **model)) == expected
+        assert all(map(archive.has_blob, weights))
+
+
+def damage(folder: Path, hashes: Iterable[str]) -> None:
+    """Flip one byte of each of these files."""
+    for sha in hashes:
+        path = folder / "blobs" / sha[:2] / sha[2:]
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+
+
+def test_damaged_files_are_made_again(start: Any, tmp_path: Path) -> None:
+    expected = table(start("run"))
+    with Archive.open(tmp_path / "run" / "archive.sqlite", read_only=True) as archive:
+        done = archive.evaluations()
+        files = [[getattr(e, name) for e in done] for name in ("arrays", "policy", "curve")]
+        files.append(sorted({sha for c in archive.candidates() for sha in c.modules.values()}))
+        for kind in files:
+            damage(tmp_path / "run", kind)
+            assert not any(map(archive.has_blob, kind))
+            assert table(start("run")) == expected
+            assert all(map(archive.has_blob, kind))
+
+
+def test_a_finished_run_changes_nothing_when_it_is_started_again(start: Any, tmp_path: Path) -> None:
+    def files() -> dict[str, Any]:
+        found = {path.name: path for path in (tmp_path / "run").rglob("*") if path.is_file()}
+        weights, facts = read_weights(found.pop("best.policy"))
+        database = {"archive.sqlite": stored(tmp_path / "run")}
+        policy = {name: tensor.tolist() for name, tensor in weights.items()}
+        return {name: path.read_bytes() for name, path in found.items()} | database | {"best.policy": (policy, facts)}
+
+    start("run")
+    before = files()
+    start("run")
+    assert files() == before
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, sync, lines = table(start("alone")), os.fsync, 0
+    for seed in count():
+        room = iter(range(int(np.random.default_rng(seed).integers(20))))
+
+        def full(descriptor: int, room: Iterator[int] = room) -> None:
+            if next(room, None) is None:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            sync(descriptor)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            try:
+                start("full")
+                break
+            except ArchiveError as error:
+                assert "no room left" in str(error) and "\n" not in str(error)
+                lines += 1
+    assert lines > 5
+    assert table(start("full")) == expected
+    assert stored(tmp_path / "full") == stored(tmp_path / "alone")
+    assert not list((tmp_path / "full").rglob(".*"))
+
+
+def test_a_user_reads_one_line(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(Crash), crash(lambda _, kind, __: kind == "iteration"):
+        start("run")
+    events, folder = stored(tmp_path / "run"), tmp_path / "run"
+    resume = ["run", "--config", str(folder / "config.yaml"), "--out", str(folder)]
+
+    def line(*more: str) -> tuple[int, str]:
+        capsys.readouterr()
+        code, said = main([*resume, *more]), capsys.readouterr().err.strip().split("\n")[-1]
+        assert said.startswith("se-rl: ")
+        assert stored(folder) >= events
+        return code, said
+
+    with RunFolder(folder):
+        assert line() == (2, f"se-rl: {folder} is in use by process {os.getpid()}; wait for it or choose another --out")
+    code, said = line("--seed", "7")
+    assert code == 2 and "began with seed 0 and is now given 7" in said
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "code_hash", lambda: "abc")
+        code, said = line()
+        assert code == 2 and "was begun with other code (" in said and "this is abc)" in said
+    facts = run.data_facts
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "data_facts", lambda data: facts(data) | {"sha256": "abc"})
+        code, said = line()
+        assert code == 2 and "was begun with other data (" in said and "this is abc)" in said
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        code, said = line()
+        assert code == 1 and "no room left" in said
+
+
+@pytest.mark.parametrize("name", ["archive.sqlite", "config.yaml"])
+def test_a_run_whose_record_is_damaged_says_so(start: Any, tmp_path: Path, name: str) -> None:
+    with pytest.raises(Crash), crash(lambda _, kind, __: kind == "iteration"):
+        start("run")
+    (tmp_path / "run" / name).write_bytes(b"\x00garbage" * 1000)
+    with pytest.raises((ArchiveError, ConfigError), match=f"{name} is damaged"):
+        start("run")
