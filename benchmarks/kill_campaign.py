@@ -4,7 +4,8 @@
 
 First two runs are left alone: one with random designs, one with a small model that writes and learns. Then runs of both
 kinds lose their main process (kill -9; the same command goes on in the same folder) or processes of their locked room (the
-main process goes on). Whatever differs from the runs left alone is told, and the exit code is 1.
+main process goes on): so many kills each, `jobs` runs at a time, moments and victims by `seed`. Whatever differs from the
+runs left alone is told, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -21,27 +22,30 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 RUN = Path(__file__).resolve().parents[1] / "tests" / "core" / "tiny_run.py"
-GONE_SECONDS = 10.0
-"""How long after its parent's death a process may live."""
-WORKER_KILLS = 2
-"""Per run: a training is tried three times, so that no two kills can make a design fail."""
-VARIES = ("seconds", "attempts")
-"""What two trainings of the same design may differ in."""
+sys.path.append(str(RUN.parent))
+TINY = import_module(RUN.stem)
+GONE_SECONDS, HANGS_SECONDS = 10.0, 1800.0
+"""How long a process may live after its parent's death, and a run that nobody kills any more."""
+MAIN_KILLS, WORKER_KILLS = 5, 2
+"""Per run, at most. A training is tried three times, so that two kills in the room cannot make a design fail."""
 
 
 @dataclass
 class Kind:
-    """A kind of run: its settings, and once it was left alone, its record and how long it took."""
+    """A kind of run: its settings and home, and once it was left alone, its record and how long it took."""
 
     name: str
     settings: dict[str, Any]
+    home: Path
     record: dict[str, Any] = field(default_factory=dict)
     life_seconds: float = 60.0
 
@@ -53,8 +57,6 @@ class Report:
     name: str
     kills: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
-    starts: int = 0
-    left_files: int = 0
 
 
 class Budget:
@@ -71,18 +73,16 @@ class Budget:
 
 
 class Child:
-    """One process of a run, in a session of its own; what it says goes to a file beside the folder."""
+    """One process of a run, in a session of its own; what it says goes to files beside the folder."""
 
-    def __init__(self, folder: Path, kind: Kind, home: Path) -> None:
-        sys.path.append(str(RUN.parent))
-        from tiny_run import environment
-
-        self.log, self.errors = (folder.with_suffix(end).open("a") for end in (".log", ".err"))
-        self.said_before = folder.with_suffix(".log").stat().st_size
+    def __init__(self, folder: Path, kind: Kind) -> None:
+        self.folder, self.log = folder, folder.with_suffix(".log")
         command = [sys.executable, str(RUN), str(folder), json.dumps(kind.settings)]
-        self.process = subprocess.Popen(
-            command, stdout=self.log, stderr=self.errors, env=environment(home), start_new_session=True
-        )
+        with self.log.open("a") as said, folder.with_suffix(".err").open("a") as errors:
+            self._before = said.tell()
+            self.process = subprocess.Popen(
+                command, stdout=said, stderr=errors, env=TINY.environment(kind.home), start_new_session=True
+            )
 
     def wait(self, seconds: float | None = None) -> bool:
         """Whether it has ended within this time."""
@@ -90,24 +90,25 @@ class Child:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             return False
-        self.log.close()
-        self.errors.close()
         return True
 
-    def heard(self) -> str:
-        """The last thing that this very process said."""
-        with Path(self.log.name).open() as said:
-            said.seek(self.said_before)
-            lines = said.read().split("\n")[:-1]
-        return lines[-1].split()[0] if lines else "nothing yet"
+    def heard(self) -> list[str]:
+        """The kinds of events that this very process has told of, after "start"."""
+        lines = self.log.read_bytes()[self._before :].decode().split("\n")[:-1]
+        return ["start", *(line.split()[0] for line in lines)]
 
     def kill(self) -> list[int]:
-        """SIGKILL, and those of its descendants that outlive it by too much; it is stopped first, to know them all."""
+        """SIGKILL, and who of its descendants outlives it by too much; it is stopped first, to know them all."""
         os.kill(self.process.pid, signal.SIGSTOP)
-        sessions = {self.process.pid, *descendants(self.process.pid)}
+        sessions = {self.process.pid, *descendants(self.process.pid)[0]}  # each server begins one of its own
         self.process.kill()
         self.wait()
-        return outliving(sessions)
+        end = time.monotonic() + GONE_SECONDS
+        while left := [pid for pid, (_, session) in processes().items() if session in sessions]:
+            if time.monotonic() > end:
+                return left
+            time.sleep(0.02)
+        return []
 
 
 def processes() -> dict[int, tuple[int, int]]:
@@ -124,34 +125,23 @@ def processes() -> dict[int, tuple[int, int]]:
     return found
 
 
-def descendants(pid: int) -> list[int]:
-    """Children of a process, and theirs, the eldest generation first."""
-    alive, line = processes(), [pid]
-    for elder in line:
-        line += [child for child, (parent, _) in alive.items() if parent == elder]
-    return line[1:]
-
-
-def outliving(sessions: set[int]) -> list[int]:
-    """Processes of these sessions that are still there after a while."""
-    end = time.monotonic() + GONE_SECONDS
-    while left := [pid for pid, (_, session) in processes().items() if session in sessions]:
-        if time.monotonic() > end:
-            return left
-        time.sleep(0.02)
-    return []
+def descendants(pid: int) -> tuple[list[int], list[int]]:
+    """Servers of locked rooms, which are a process's children, and their workers."""
+    alive = processes()
+    servers = [child for child, (parent, _) in alive.items() if parent == pid]
+    return servers, [child for child, (parent, _) in alive.items() if parent in servers]
 
 
 def record_of(folder: Path) -> dict[str, Any]:
-    """All that a run has stored, less what no two runs have in common; reading checks every row and file."""
+    """All that a run has stored, less what no two runs have in common; every row and file is checked on the way."""
     from se_rl.records.archive import Archive
 
     with Archive.open(folder / "archive.sqlite", read_only=True) as archive:
         evaluations = archive.evaluations()
-        record = {
+        record: dict[str, Any] = {
             "events": sorted(event.key for event in archive.events()),
             "candidates": [asdict(c) for c in archive.candidates()],
-            "evaluations": sorted((_plain(e) for e in evaluations), key=_place),
+            "evaluations": sorted((asdict(replace(e, seconds=0.0, attempts=0)) for e in evaluations), key=_place),
             "adapters": [asdict(a) for a in archive.adapters()],
             "calls": sorted(call.key for call in archive.calls()),
             "test_openings": archive.test_openings(),
@@ -164,139 +154,113 @@ def record_of(folder: Path) -> dict[str, Any]:
     return record
 
 
-def _plain(evaluation: Any) -> dict[str, Any]:
-    return {name: value for name, value in asdict(evaluation).items() if name not in VARIES}
+def _place(row: dict[str, Any]) -> str:
+    return "{candidate}/{rung}/{seed}".format(**row)
 
 
-def _place(row: dict[str, Any]) -> tuple[str, int, int]:
-    return row["candidate"], row["rung"], row["seed"]
-
-
-def acknowledged(log: Path) -> Iterator[tuple[str, str]]:
-    """Evaluations that processes of a run have told of: which, and whether they were new."""
-    for line in log.read_text().split("\n")[:-1]:
-        kind, which, is_new = line.split()
-        if kind == "evaluated":
-            yield which, is_new
+def acknowledged(log: Path) -> list[tuple[str, bool]]:
+    """Evaluations that processes of a run have told of: which, and whether they had just been made."""
+    words = (line.split() for line in log.read_text().split("\n")[:-1])
+    return [(which, is_new == "new") for kind, which, is_new in words if kind == "evaluated"]
 
 
 def differences(folder: Path, kind: Kind) -> list[str]:
-    """What a finished run differs in from the one that was left alone."""
-    own, faults = record_of(folder), []
-    for name, expected in kind.record.items():
-        if own.get(name) != expected:
-            faults.append(f"{name} differ from the run that was left alone")
-    places = Counter(_place(row) for row in own["evaluations"])
-    faults += [f"evaluation {place} stands {n} times" for place, n in places.items() if n > 1]
-    new = Counter(which for which, is_new in acknowledged(folder.with_suffix(".log")) if is_new == "new")
-    return faults + [f"evaluation {which} was made {n} times" for which, n in new.items() if n > 1]
+    """What a finished run differs in from the one that was left alone, and what it did twice."""
+    own = record_of(folder)
+    faults = [f"{name} not as in the run left alone" for name in kind.record if own.get(name) != kind.record[name]]
+    stands = Counter(_place(row) for row in own["evaluations"])
+    made = Counter(which for which, is_new in acknowledged(folder.with_suffix(".log")) if is_new)
+    faults += [f"evaluation {which} stands {n} times" for which, n in stands.items() if n > 1]
+    return faults + [f"evaluation {which} was made {n} times" for which, n in made.items() if n > 1]
 
 
 def lost(folder: Path, before: set[str]) -> tuple[set[str], list[str]]:
-    """Keys of what stands in the archive after a kill, and what was there or acknowledged before and is not now."""
-    if not (folder / "archive.sqlite").exists():
-        return set(), [f"{len(before)} events are gone"] if before else []
+    """Keys of what stands in the archive after a kill, and what stood or was acknowledged before and is gone."""
+    told = {which for which, _ in acknowledged(folder.with_suffix(".log"))}
     try:
         own = record_of(folder)
     except Exception as error:
-        if not before and "no archive of se-rl" in str(error):  # killed before its tables were made
-            return set(), []
-        return before, [f"the archive cannot be read after a kill: {error}"]
-    stands = {"/".join(map(str, _place(row))) for row in own["evaluations"]}
-    told = {which for which, _ in acknowledged(folder.with_suffix(".log"))}
-    keys = set(own["events"])
+        fresh = not before and not told  # killed before there was an archive, or its tables
+        return before, [] if fresh else [f"the archive cannot be read after a kill: {error}"]
+    keys, stands = set(own["events"]), {_place(row) for row in own["evaluations"]}
     return keys, [f"{what} is gone" for what in sorted(before - keys) + sorted(told - stands)]
 
 
-def kill_main(folder: Path, kind: Kind, home: Path, *, budget: Budget, rng: random.Random) -> Report:
-    """A run that loses its main process again and again until it is done, or no kills are left."""
+def kill_main(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -> Report:
+    """A run that loses its main process again and again, until it is let go on to its end."""
     report, keys = Report(folder.name), set[str]()
-    while True:
-        report.starts += 1
-        child = Child(folder, kind, home)
+    for _ in range(MAIN_KILLS):
+        child = Child(folder, kind)
         if child.wait(rng.uniform(0.0, kind.life_seconds)) or not budget.take():
-            child.wait()
-            return finish(report, child, folder, kind)
-        report.kills[child.heard()] += 1
+            return finish(report, child, kind)
+        report.kills[child.heard()[-1]] += 1
         report.faults += [f"process {pid} outlived the run" for pid in child.kill()]
         keys, faults = lost(folder, keys)
         report.faults += faults
+    return finish(report, Child(folder, kind), kind)
 
 
-def kill_workers(folder: Path, kind: Kind, home: Path, *, budget: Budget, rng: random.Random) -> Report:
+def kill_workers(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -> Report:
     """A run whose locked room loses processes, now a worker, now the server, while the main process goes on."""
-    report, child = Report(folder.name, starts=1), Child(folder, kind, home)
-    moments = sorted(rng.uniform(0.0, kind.life_seconds) for _ in range(WORKER_KILLS))
-    started = time.monotonic()
-    for moment in moments:
-        if child.wait(max(0.0, started + moment - time.monotonic())):
-            break
-        is_server = rng.random() < 1 / 3
+    report, child, started = Report(folder.name), Child(folder, kind), time.monotonic()
+    for moment in sorted(rng.uniform(0.0, kind.life_seconds) for _ in range(WORKER_KILLS)):
+        child.wait(max(0.0, started + moment - time.monotonic()))
+        victims = rng.choice([0, 1, 1])
         while not child.wait(0.005):
-            if chosen := _of_room(child.process.pid, is_server):
+            if chosen := descendants(child.process.pid)[victims]:
                 if budget.take():
                     os.kill(rng.choice(chosen), signal.SIGKILL)
-                    report.kills[f"{'server' if is_server else 'worker'}, {child.heard()}"] += 1
+                    report.kills[f"{('server', 'worker')[victims]} after {child.heard()[-1]}"] += 1
                 break
-    child.wait()
-    return finish(report, child, folder, kind)
+    return finish(report, child, kind)
 
 
-def _of_room(pid: int, is_server: bool) -> list[int]:
-    alive = processes()
-    servers = [child for child, (parent, _) in alive.items() if parent == pid]
-    return servers if is_server else [child for child, (parent, _) in alive.items() if parent in servers]
-
-
-def finish(report: Report, child: Child, folder: Path, kind: Kind) -> Report:
-    """Hold a run that ended by itself against the one that was left alone; its folder goes unless there are faults."""
+def finish(report: Report, child: Child, kind: Kind) -> Report:
+    """Let a run end by itself and hold it against the one left alone; its folder stays where there are faults."""
+    if not child.wait(HANGS_SECONDS):
+        child.kill()
     if child.process.returncode != 0:
-        said = folder.with_suffix(".err").read_text().strip().split("\n")[-1]
+        said = child.folder.with_suffix(".err").read_text().strip().split("\n")[-1]
         report.faults.append(f"exit code {child.process.returncode}: {said}")
-    else:
-        report.faults += differences(folder, kind)
-        report.left_files = sum(path.name.startswith(".") for path in folder.rglob("*"))
+        return report
+    report.faults += differences(child.folder, kind)
+    report.faults += [f"{path.name} was left half written" for path in child.folder.rglob(".*")]
     if not report.faults:
-        shutil.rmtree(folder)
+        shutil.rmtree(child.folder)
     return report
 
 
-def leave_alone(kind: Kind, out: Path) -> None:
+def leave_alone(kind: Kind, out: Path) -> Kind:
     """The run that all others are held against."""
-    folder, started = out / f"alone_{kind.name}", time.monotonic()
-    child = Child(folder, kind, out / "home")
+    started, child = time.monotonic(), Child(out / f"alone_{kind.name}", kind)
     child.wait()
     if child.process.returncode != 0:
-        raise SystemExit(f"the run that is left alone failed; see {folder.with_suffix('.err')}")
-    kind.life_seconds, kind.record = time.monotonic() - started, record_of(folder)
+        raise SystemExit(f"the run that is left alone failed; see {child.folder.with_suffix('.err')}")
+    kind.life_seconds, kind.record = time.monotonic() - started, record_of(child.folder)
+    say(f"left alone: {kind.name}, {kind.life_seconds:.0f} s, {len(kind.record['evaluations'])} evaluations")
+    return kind
 
 
 def campaign(out: Path, main: int, workers: int, *, jobs: int, seed: int) -> list[Report]:
     """All runs, `jobs` at a time, until the kills are made."""
-    sys.path.append(str(RUN.parent))
-    from tiny_run import make_data, make_model
-
-    make_data(out / "home")
-    kinds = [Kind("random", {}), Kind("model", make_model(out / "model"))]
-    for kind in kinds:
-        leave_alone(kind, out)
-        say(f"left alone: {kind.name}, {kind.life_seconds:.0f} s, {len(kind.record['evaluations'])} evaluations")
+    TINY.make_data(out / "home")
+    settings = {"random": {}, "model": TINY.make_model(out / "model")}
+    kinds = [leave_alone(Kind(name, one, out / "home"), out) for name, one in settings.items()]
     reports: list[Report] = []
-    with ThreadPoolExecutor(jobs) as pool:
-        for what, kills in ((kill_main, main), (kill_workers, workers)):
-            budget, number = Budget(kills), 0
-            while budget.left > 0:
-                batch = []
-                for _ in range(jobs):
-                    number, kind, rng = number + 1, kinds[number % 2], random.Random(f"{seed} {what.__name__} {number}")
-                    folder = out / f"{what.__name__}_{number}_{kind.name}"
-                    batch.append(pool.submit(what, folder, kind, out / "home", budget=budget, rng=rng))
-                for done in as_completed(batch):
-                    reports.append(done.result())
-                    say(
-                        f"{reports[-1].name}: {reports[-1].kills.total()} kills, {max(0, budget.left)} to go",
-                        reports[-1].faults,
-                    )
+
+    def go_on(what: Any, budget: Budget, numbers: Any) -> None:
+        while budget.left > 0:
+            number = next(numbers)
+            kind, name = kinds[number % 2], f"{what.__name__}_{number}"
+            done = what(out / f"{name}_{kind.name}", kind, budget=budget, rng=random.Random(f"{seed} {name}"))
+            reports.append(done)
+            say(f"{done.name}: {done.kills.total()} kills, {max(0, budget.left)} to go", done.faults)
+
+    for what, kills in ((kill_main, main), (kill_workers, workers)):
+        budget, numbers = Budget(kills), count()
+        with ThreadPoolExecutor(jobs) as pool:
+            for ended in [pool.submit(go_on, what, budget, numbers) for _ in range(jobs)]:
+                ended.result()
     return reports
 
 
@@ -305,43 +269,30 @@ def say(line: str, faults: Sequence[str] = ()) -> None:
     print("\n".join([line, *(f"  FAULT: {fault}" for fault in faults)]), file=sys.stderr, flush=True)
 
 
-def summary(reports: Sequence[Report]) -> list[dict[str, Any]]:
-    """A row per kind of kill."""
-    rows = []
-    for name in ("kill_main", "kill_workers"):
-        own = [report for report in reports if report.name.startswith(name)]
-        kills = sum((report.kills for report in own), Counter[str]())
-        rows.append({
-            "killed": name.removeprefix("kill_"), "kills": kills.total(), "runs": len(own),
-            "starts": sum(report.starts for report in own), "faults": sum(len(report.faults) for report in own),
-            "unfinished files": sum(report.left_files for report in own), "last heard": dict(kills.most_common()),
-        })  # fmt: skip
-    return rows
+def summary(reports: Sequence[Report], name: str) -> dict[str, Any]:
+    """The row of one kind of kill."""
+    own = [report for report in reports if report.name.startswith(f"kill_{name}_")]
+    kills = sum((report.kills for report in own), Counter[str]())
+    counts = {"kills": kills.total(), "runs": len(own), "faults": sum(len(report.faults) for report in own)}
+    return {"killed": name, **counts, "last heard": ", ".join(f"{what} {n}" for what, n in kills.most_common())}
 
 
 def main() -> int:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--main", type=int, default=6, help="kills of main processes")
-    parser.add_argument("--workers", type=int, default=4, help="kills in locked rooms")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments and the victims")
+    for name, usual in {"main": 6, "workers": 4, "jobs": 1, "seed": 0}.items():
+        parser.add_argument(f"--{name}", type=int, default=usual, metavar="N")
     parser.add_argument("--out", type=Path, help="where the runs go; those with faults stay there")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     options = parser.parse_args()
     out = options.out or Path(tempfile.mkdtemp(prefix="kill-"))
-    out.mkdir(parents=True, exist_ok=True)
-    rows = summary(campaign(out, options.main, options.workers, jobs=options.jobs, seed=options.seed))
-    if options.json:
-        print(json.dumps(rows, indent=2))
-    else:
-        names = [name for name in rows[0] if name != "last heard"]
-        print(
-            "\n".join(
-                "| " + " | ".join(map(str, row)) + " |" for row in [names, *([r[n] for n in names] for r in rows)]
-            )
-        )
-        print(*(f"{row['killed']}: {row['last heard']}" for row in rows), sep="\n")
+    if out.exists() and any(out.iterdir()):
+        parser.error(f"{out} is not empty; give another --out")
+    reports = campaign(out, options.main, options.workers, jobs=options.jobs, seed=options.seed)
+    rows = [summary(reports, name) for name in ("main", "workers")]
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *([*row.values()] for row in rows)]
+    table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
+    print(json.dumps(rows, indent=2) if options.json else table)
     return int(any(row["faults"] for row in rows))
 
 

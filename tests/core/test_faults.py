@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from tiny_run import make_data, make_model, tiny_config
 from se_rl.config import ConfigError
 from se_rl.core import honest, run
 from se_rl.core.examiner import Open
-from se_rl.core.workshop import Job, Workshop, array_bytes, mean, training_bytes
+from se_rl.core.workshop import Job, Workshop, array_bytes, training_bytes
 from se_rl.evaluation.execution import ConstantSchedule
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.main import main
@@ -52,11 +52,10 @@ class CheapWorkshop(Workshop):
         arrays = {name: rng.normal(size=orders) for name in ("static", "static_total")} | {"static_day": day}
         trained = LockedTraining({}, "ok", None, "made up", 0.0, 1.0, weights={"weight:w": rng.random(4)})
         blobs = [array_bytes(arrays), training_bytes(trained), json.dumps([{"work": rng.random()}]).encode()]
-        files = dict(zip(("arrays", "policy", "curve"), map(self.archive.put_blob, blobs), strict=True))
-        scores = {name: mean(values) for name, values in arrays.items() if name != "static_day"}
-        return Evaluation(
-            job.candidate.id, job.rung, job.seed, "ok", scores=scores, work=1.0, isolation="none", **files
-        )
+        files: dict[str, Any] = dict(zip(("arrays", "policy", "curve"), map(self.archive.put_blob, blobs), strict=True))
+        scores = {name: float(values.mean()) for name, values in arrays.items() if name != "static_day"}
+        made_up = Evaluation(job.candidate.id, job.rung, job.seed, "ok", scores=scores, work=1.0, isolation="made up")
+        return replace(made_up, **files)
 
     def opened(self, trained: LockedTraining) -> Open:
         assert trained.weights is not None
@@ -126,18 +125,18 @@ def crash(at: Callable[[Archive, str, str], bool]) -> Iterator[None]:
 
 
 def test_a_crash_at_every_commit_changes_nothing(start: Any, tmp_path: Path) -> None:
-    expected, starts = table(start("alone")), 0
-    for starts in count(1):
-        one = iter([True])  # a new commit, and the next is death
-        try:
-            with crash(lambda archive, _, key, left=one: archive.find(key) is None and not next(left, False)):
-                results = start("crashed")
-        except Crash:
-            continue
-        break
-    assert starts == len(stored(tmp_path / "alone")) > 40
-    assert table(results) == expected
-    assert stored(tmp_path / "crashed") == stored(tmp_path / "alone")
+    expected, events = table(start("alone")), stored(tmp_path / "alone")
+    for _ in range(len(events) - 1):
+        one = iter([True])  # new commit, and the next is death
+
+        def second_new(archive: Archive, _: str, key: str, one: Iterator[bool] = one) -> bool:
+            return archive.find(key) is None and not next(one, False)
+
+        with pytest.raises(Crash), crash(second_new):
+            start("crashed")
+    assert len(events) > 40
+    assert table(start("crashed")) == expected
+    assert stored(tmp_path / "crashed") == events
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +149,11 @@ def test_a_model_is_asked_nothing_twice_and_learns_as_if_nothing_had_happened(
 ) -> None:
     expected = table(start("alone", **model))
     for kind in ("model_call", "validation", "learnt", "adapter", "iteration"):
-        with pytest.raises(Crash), crash(lambda archive, k, key, kind=kind: k == kind and archive.find(key) is None):
+
+        def first_new(archive: Archive, of: str, key: str, kind: str = kind) -> bool:
+            return of == kind and archive.find(key) is None
+
+        with pytest.raises(Crash), crash(first_new):
             start("crashed", **model)
     assert table(start("crashed", **model)) == expected
     assert stored(tmp_path / "crashed") == stored(tmp_path / "alone")
@@ -198,30 +201,43 @@ def test_a_finished_run_changes_nothing_when_it_is_started_again(start: Any, tmp
     assert files() == before
 
 
-def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
-    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected, sync, lines = table(start("alone")), os.fsync, 0
-    for seed in count():
-        room = iter(range(int(np.random.default_rng(seed).integers(20))))
+@contextmanager
+def full_disk(name: str, n: int = 1) -> Iterator[None]:
+    """There is no room for the n-th new file whose path has this name in it, nor for any after it."""
+    sync, seen = os.fsync, Counter[str]()
 
-        def full(descriptor: int, room: Iterator[int] = room) -> None:
-            if next(room, None) is None:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            sync(descriptor)
+    def fails(descriptor: int) -> None:
+        seen.update([name] if name in str(Path(f"/proc/self/fd/{descriptor}").readlink()) else [])
+        if seen[name] >= n:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
 
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "fsync", full)
-            try:
-                start("full")
-                break
-            except ArchiveError as error:
-                assert "no room left" in str(error) and "\n" not in str(error)
-                lines += 1
-    assert lines > 5
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        yield
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(start: Any, tmp_path: Path) -> None:
+    expected = table(start("alone"))
+    blobs, files = (("/blobs/", n) for n in (1, 2, 9, 20)), ("report.html", "best.policy", "results.json")
+    for name, n in [("config.yaml", 1), *blobs, *((name, 1) for name in files)]:
+        with pytest.raises(ArchiveError, match="no room left on") as caught, full_disk(name, n):
+            start("full")
+        assert "\n" not in str(caught.value)
+        assert not list((tmp_path / "full").rglob(".*"))
     assert table(start("full")) == expected
     assert stored(tmp_path / "full") == stored(tmp_path / "alone")
-    assert not list((tmp_path / "full").rglob(".*"))
+
+
+def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
+    with RunFolder(tmp_path / "run") as folder:
+        folder.check_config({"seed": 1})
+        half, own = folder.blobs / "ab" / ".cdef.x1y2z3.part", folder.path / ".note"
+        for path in (half, own):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+    with RunFolder(tmp_path / "run") as folder:
+        assert not half.exists() and own.exists() and folder.config.exists()
 
 
 def test_a_user_reads_one_line(
@@ -252,8 +268,7 @@ def test_a_user_reads_one_line(
         patched.setattr(run, "data_facts", lambda data: facts(data) | {"sha256": "abc"})
         code, said = line()
         assert code == 2 and "was begun with other data (" in said and "this is abc)" in said
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+    with full_disk("report.html"):
         code, said = line()
         assert code == 1 and "no room left" in said
 

@@ -15,6 +15,7 @@ import pytest
 
 from se_rl.core.ladder import LAST, SCREEN, SEARCH, Ladder
 from se_rl.core.settings import RunConfig, preset
+from se_rl.core.standing import SEED_SD, pooled_seed_sd
 from se_rl.records.entries import DEFAULT, Candidate, design_id
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -79,6 +80,8 @@ def test_the_right_ones_climb_and_the_best_at_the_end_wins() -> None:
     assert reasons == {"bad": "behind the default beyond doubt", "none": "not among the best of its batch"}
     planned = [6 * 1, 4 * 2, 3 * 3]
     assert workshop.trainings == planned and len(set(workshop.done)) == sum(planned)  # nothing is trained twice
+    at_last = [ladder.standings[name, LAST] for name in finalists]
+    assert {one.seed_sd for one in at_last} == {pooled_seed_sd(at_last)} != {SEED_SD}  # what trainings differ by here
     for name, truth in EFFECTS.items():
         found = ladder.standings[name, SCREEN]
         assert abs(found.score - truth[0]) < 4 * found.se

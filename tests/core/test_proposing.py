@@ -69,7 +69,8 @@ def test_a_rewrite_shows_its_parent_once_however_much_was_tried() -> None:
         for history in ([], TRIED[:1], TRIED[:2], [Scored(PARENT, {"score_bps": 1.25}), *TRIED[:5]], TRIED):
             if constrained and len(history) > 2:
                 continue
-            _, user = chat("rewrite", constrained=constrained, history=history)
+            middle = 0.5 if constrained else 2.5  # neither the best nor the worst, which are shown anyway
+            _, user = chat("rewrite", constrained=constrained, history=history, score=middle)
             assert user.count("7.0 * step.traded_share") == 1
 
 

@@ -98,6 +98,8 @@ def test_scores_by_hand() -> None:
     lucky = design_scores([plain(-2.0), plain(1.0), plain(1e6)], CONFIG)
     assert np.allclose(lucky[:2], expected[:2]) and lucky[2] == pytest.approx(1.0)
     assert np.ptp(design_scores([plain(0.7), plain(0.7)], CONFIG)) == 0.0
+    tiny = design_scores([plain(0.0), plain(5e-324), plain(1e9)], CONFIG)  # no typical size to speak of
+    assert np.allclose(tiny, [-0.5, 0.0, 1.0])
 
 
 def test_novelty_is_measured_by_behaviour_among_siblings_and_recent_designs() -> None:

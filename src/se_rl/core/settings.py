@@ -165,7 +165,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "quick": {"work": 4.5},
     "standard": {
-        "iterations": 5, "parents": 2, "siblings": 4, "seeds": (1, 3, 5), "episodes": (500, 1000, 2000),
+        "iterations": 5, "parents": 2, "siblings": 4, "work": 4.5, "seeds": (1, 3, 5), "episodes": (500, 1000, 2000),
     },
     "paper": {
         "iterations": 50, "parents": 4, "siblings": 4, "finalists": 5, "seeds": (2, 5, 10), "work": 18.0,

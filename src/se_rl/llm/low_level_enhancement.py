@@ -132,7 +132,7 @@ def design_scores(
     """
     gains = np.array([outcome.gained for outcome in outcomes])
     sizes = np.abs(gains[np.isfinite(gains)])
-    scale = (np.median(sizes) or sizes.max() or 1.0) if sizes.size else 1.0
+    scale = max(float(np.median(sizes) or sizes.max()), 1e-9) if sizes.size else 1.0
     scores = np.full(len(outcomes), config.invalid_score)
     for members in _groups(outcomes):
         valid = members[np.isfinite(gains[members])]

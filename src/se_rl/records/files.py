@@ -12,6 +12,7 @@ from typing import Any
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """What a system says when a file finds no room."""
+_PART = ".part"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -22,7 +23,7 @@ def write_text(path: Path, text: str) -> None:
 def write_bytes(path: Path, content: bytes) -> None:
     """Write any file atomically, and make the renaming itself last."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=_PART)
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
@@ -38,6 +39,12 @@ def write_bytes(path: Path, content: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left half written below a folder that nobody else writes to."""
+    for path in folder.rglob(f".*{_PART}"):
+        path.unlink(missing_ok=True)
 
 
 def write_parquet(path: Path, columns: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from se_rl.config import ConfigError
-from se_rl.records.files import FULL, write_text
+from se_rl.records.files import FULL, sweep, write_text
 
 _NOT_SET = "(not set)"
 
@@ -88,6 +88,7 @@ class RunFolder:
             os.ftruncate(held, 0)
             os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
         self._lock = held
+        sweep(self.path)
         return self
 
     def close(self) -> None:

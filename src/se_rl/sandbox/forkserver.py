@@ -28,6 +28,7 @@ BUSY_SECONDS, IDLE_SECONDS = 0.02, 1.0
 """How often workers' memory, or only the parent's life, is looked at."""
 MOST_REQUEST = 1 << 16
 KILL = b"kill"
+SLEEPERS = ("jemalloc_bg_thd", "cuda")
 
 
 @dataclass
@@ -76,8 +77,13 @@ def find(name: str) -> Callable[[dict[str, Any]], Any]:
 
 
 def tasks() -> int:
-    """Threads of this process, those of libraries included."""
-    return len(list(Path("/proc/self/task").iterdir()))
+    """Threads of this process that could hold a lock when it forks.
+
+    Two kinds sleep for good and are left out: jemalloc's (it has its own care for forks) and the CUDA driver's, which starts
+    one where torch was built for GPUs even if none may be used.
+    """
+    names = ((task / "comm").read_text() for task in Path("/proc/self/task").iterdir())
+    return sum(not name.startswith(SLEEPERS) for name in names)
 
 
 class Server:

@@ -27,6 +27,8 @@ from se_rl.sandbox.message import Message
 
 MEMORY_BYTES, RESULT_BYTES = 2 << 30, 16 << 20
 KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "SE_RL_CACHE", "SE_RL_HOME")
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+"""Behind the lock there is no GPU, and where torch sees one it starts threads that a fork-server must not have."""
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 KEEP_FREED = {"MALLOC_TRIM_THRESHOLD_": str(256 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 """For glibc: a training step's buffers are used again, not given back and faulted in anew (3 % of a small training)."""
@@ -171,4 +173,4 @@ def _clean_environment() -> dict[str, str]:
     """Only what is needed to find code and caches, one thread everywhere, no random hashes: no keys."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return kept | KEEP_FREED | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    return kept | NO_GPU | KEEP_FREED | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
