@@ -64,7 +64,8 @@ def experiment() -> int:
                 "--out",
                 str(folder),
             ]
-            code = main([*run, *words, *others])
+            known = ["--reuse", *folders] if folders else []  # the default's trainings are the same work in every run
+            code = main([*run, *words, *known, *others])
             if code:
                 return code
             folders.append(str(folder))

@@ -112,7 +112,9 @@ def run_baselines(
     if forecast is not None:
         checks += _ridge_checks(trial, fitted, forecast, honest=tilted[0], twap=twap, rng=rng)
     require(checks)
-    checks += [] if capped else [collapse_check(score) for score in taught]  # a learner's own fault, for the reader to see
+    checks += (
+        [] if capped else [collapse_check(score) for score in taught]
+    )  # a learner's own fault, for the reader to see
     results = results_table(config, dataset, fitted, [*scores, bound], checks)
     for policy in policies:
         results["methods"][policy.name] |= policy.seeds()

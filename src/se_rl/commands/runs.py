@@ -45,6 +45,10 @@ def add_run(verbs: Any) -> None:
         "--config", type=Path, metavar="YAML", help="settings from a file, a run's config.yaml for instance"
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder; the same command on it resumes")
+    parser.add_argument(
+        "--reuse", type=Path, nargs="+", default=[], metavar="RUN",
+        help="take trainings of the default and of equal designs from these runs where they are the same work",
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, metavar="N", help="trainings at once (default: one per core)")
     add_options(parser, RunConfig, only=WORTH_AN_OPTION, default_from="the preset's")
     left_out = parser.add_argument_group("control arms and ablations, at equal budget (see also --arm)")
@@ -80,7 +84,7 @@ def _run(options: argparse.Namespace) -> int:
         try:
             results = run_search(
                 config, out, tell=live.event, say=live.stage, left=live.estimate, workers=options.workers,
-                unsafe=options.unsafe,
+                unsafe=options.unsafe, reuse=options.reuse,
             )  # fmt: skip
         except KeyboardInterrupt:
             stopped = True

@@ -6,6 +6,7 @@ in the archive is looked up.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -46,6 +47,7 @@ from se_rl.records.run_folder import RunFolder
 from se_rl.report.run_page import run_page
 from se_rl.rl.grounds import dynamic_world
 from se_rl.rl.policy import Neutral
+from se_rl.sandbox.lockdown import SandboxError
 
 NAIVE_REWARD = "def reward(step):\n    return step.traded_share * (step.fill_price - 1.0)\n"
 
@@ -65,6 +67,7 @@ class Run:
         workers: int | None = None,
         unsafe: bool = False,
         designer: Designer | None = None,
+        library: Sequence[Archive] = (),
     ) -> None:
         self.config, self.folder, self.archive, self.tell, self.say, self.left = (
             config,
@@ -86,7 +89,7 @@ class Run:
         examiner = Examiner(config, known_days, dates=dates["valid"], scales=self.scales)
         self.workshop = Workshop(
             config, archive, examiner, train_data=train, scales=self.scales, bank=self._bank, neutral=self._neutral,
-            data_hash=self.facts["sha256"], workers=self.workers, unsafe=unsafe,
+            data_hash=self.facts["sha256"], workers=self.workers, unsafe=unsafe, library=library,
         )  # fmt: skip
         self.designers = Designers(config.llm, archive, self.workshop, seed=config.seed, designer=designer)
         self.search = Search(
@@ -106,7 +109,7 @@ class Run:
         finalists = self.search.ladder.finals([naive])
         champion = self.search.ladder.champion(finalists)
         results = self._results(reason, finalists, champion, naive.id)
-        self._event("finished", "finished", {"stop_reason": reason, "best": champion})
+        self._event("finished", "finished", {"stop_reason": reason, "best": results["best"]})
         write_text(self.folder.results, to_json(results))
         write_text(self.folder.report, run_page(self.folder.path))
         return results
@@ -201,17 +204,23 @@ class Run:
 
     # the end
 
-    def _results(self, reason: str, finalists: Sequence[str], champion: str, naive: str) -> dict[str, Any]:
+    def _results(
+        self, reason: str, finalists: Sequence[str], champion: str, naive: str, *, notes: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """Open the test set, once, and put everything together."""
         ladder, config = self.search.ladder, self.config
         methods = {honest.OURS: champion, honest.STRONG: ladder.default.id, honest.NAIVE: naive}
         policies = {name: seeds for name, of in methods.items() if (seeds := self._policies(of))}
         self._save_policy(champion)
-        openings = self.archive.open_test(
-            key=key_of("test", champion), data_hash=self.facts["sha256"], candidate=champion
-        )
+        openings = self.archive.open_test(key=key_of("test"), data_hash=self.facts["sha256"], candidate=champion)
         self.say("opening the test days")
-        table = self.workshop.patiently(lambda: honest.history_table(config, policies, say=self.say))
+        try:
+            table = self.workshop.patiently(lambda: honest.history_table(config, policies, say=self.say))
+        except SandboxError as error:
+            if champion == ladder.default.id:
+                raise
+            note = f"design {champion} was chosen, but its policy failed on the test days: {error}"
+            return self._results(reason, finalists, ladder.default.id, naive, notes=(note,))
         ours = table["methods"][honest.OURS]
         dynamic = {}
         if config.worlds != "static":
@@ -242,7 +251,7 @@ class Run:
             "llm": {"name": model, "adapter": self.designers.adapter or "", **cost},
             "data": self.facts | {"test_days": table["days"], "orders": table["orders"]},
             "config": to_dict(config),
-            "notes": table["notes"],
+            "notes": [*notes, *table["notes"]],
             "checks": table["checks"],
             "by_day": table["by_day"],
             "paths": table["paths"],
@@ -289,12 +298,32 @@ def make_kit(config: RunConfig) -> DualLevelEnhancementKit:
     )
 
 
-def run_search(config: RunConfig, out: str | Path, **options: Any) -> dict[str, Any]:
-    """Run, or go on with, the run in a folder, and return its results; `options` are those of `Run`."""
+def run_search(
+    config: RunConfig, out: str | Path, *, reuse: Sequence[str | Path] = (), **options: Any
+) -> dict[str, Any]:
+    """Run, or go on with, the run in a folder, and return its results; a finished one is not run again.
+
+    `reuse` names folders of other runs whose evaluations may be taken where they are the same piece of work (the default's
+    trainings, for instance); `options` are those of `Run`.
+    """
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(out))
         folder.check_config(to_dict(config))
         archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs))
-        run = Run(config, folder, archive, **options)
+        if archive.find("finished") is not None and (done := _written(folder)) is not None:
+            return done
+        others = [RunFolder(place) for place in reuse if RunFolder(place).archive.exists()]
+        opened = [stack.enter_context(Archive.open(o.archive, blobs=o.blobs, read_only=True)) for o in others]
+        library = [a for a in opened if (a.find("run_started") or {}).get("code_hash") == code_hash()]
+        run = Run(config, folder, archive, library=library, **options)
         stack.callback(run.close)
         return run.run()
+
+
+def _written(folder: RunFolder) -> dict[str, Any] | None:
+    """The results of a finished run, unless they were lost or damaged."""
+    try:
+        found = json.loads(folder.results.read_text())
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) and folder.report.exists() and folder.policy.exists() else None

@@ -163,9 +163,9 @@ PRESETS: dict[str, dict[str, Any]] = {
         "iterations": 2, "parents": 1, "siblings": 2, "promoted": 1, "finalists": 1, "work": 0.12, "seeds": (1, 1, 1),
         "horizon": 30, "dynamic_horizon": 10, "episodes": (20, 20, 20), "bank": 64, "samples": 1024,
     },
-    "quick": {"work": 4.5},
+    "quick": {"work": 3.6},
     "standard": {
-        "iterations": 5, "parents": 2, "siblings": 4, "work": 4.5, "seeds": (1, 3, 5), "episodes": (500, 1000, 2000),
+        "iterations": 4, "parents": 2, "siblings": 4, "work": 3.6, "seeds": (1, 2, 5), "episodes": (500, 1000, 2000),
     },
     "paper": {
         "iterations": 50, "parents": 4, "siblings": 4, "finalists": 5, "seeds": (2, 5, 10), "work": 18.0,

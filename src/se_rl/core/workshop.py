@@ -11,6 +11,7 @@ import io
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -76,7 +77,10 @@ class Training:
 
 
 class Workshop:
-    """Trains and scores designs with `workers` trainings at once; rooms are opened when first needed."""
+    """Trains and scores designs with `workers` trainings at once; rooms are opened when first needed.
+
+    `library` are archives of other runs of the same code: what they evaluated is the same piece of work by its key.
+    """
 
     def __init__(
         self,
@@ -91,11 +95,12 @@ class Workshop:
         data_hash: str,
         workers: int = 2,
         unsafe: bool = False,
+        library: Sequence[Archive] = (),
     ) -> None:
         self.config, self.archive, self.examiner, self.workers, self.unsafe = config, archive, examiner, workers, unsafe
         self.ground = ground_of(config)
         self._train_data, self._scales, self._bank, self._neutral = train_data, scales, bank, neutral
-        self._data_hash = data_hash
+        self._data_hash, self._library = data_hash, library
         self._room: TrainingRoom | None = None
 
     @property
@@ -103,7 +108,12 @@ class Workshop:
         """The locked room, opened on first use."""
         if self._room is None:
             data = self._train_data if self.config.weights["static"] else None
-            self._room = TrainingRoom(data=data, scales=self._scales, bank=self._bank(), unsafe=self.unsafe)
+            with ThreadPoolExecutor(1) as beside:  # simulating (and the first time compiling) while the room warms up
+                bank = beside.submit(self._bank)
+                room = TrainingRoom(data=data, scales=self._scales, unsafe=self.unsafe)
+                if (known := bank.result()) is not None:
+                    room.share_bank(known)
+            self._room = room
         return self._room
 
     @property
@@ -178,13 +188,20 @@ class Workshop:
         )
 
     def _stored(self, job: Job) -> Evaluation | None:
-        """The evaluation of an earlier run of the loop; where its files are damaged it is made again."""
-        found = self.archive.evaluation(self.key(job))
-        if found is None:
-            return None
-        if found.ok and not all(map(self.archive.has_blob, (found.arrays, found.policy, found.curve))):
-            return None
-        return replace(found, candidate=job.candidate.id)
+        """The evaluation of an earlier passage, here or in another run; where its files are damaged it is made again."""
+        key = self.key(job)
+        for archive in (self.archive, *self._library):
+            found = archive.evaluation(key)
+            files = (found.arrays, found.policy, found.curve) if found and found.ok else ()
+            if found is None or not all(map(archive.has_blob, files)):
+                continue
+            found = replace(found, candidate=job.candidate.id)
+            if archive is not self.archive:
+                for name in files:
+                    self.archive.put_blob(archive.blob(name))
+                self.archive.add_evaluation(found, key=key)
+            return found
+        return None
 
     def _train(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
         """Keep `workers` trainings going; score each as it ends, while the others go on."""

@@ -35,7 +35,7 @@ def design_id(modules: Mapping[str, str]) -> str:
 class Candidate:
     """One design that was proposed. `modules` maps code_type to the hash of its source; {} is the default design.
 
-    `module` is the code_type that was changed ("" for the default and for crossovers), `iteration` counts outer iterations
+    `module` is the code_type that was changed ("" where it is none or several), `iteration` counts outer iterations
     from 1, `call` and `place` say which answer of which model call it was ("" where no model wrote it), `prompt` is the blob
     of the chat that asked for it (JSON), `reason` says why it may not be trained ("" where it may), `twin` names the earlier
     candidate that it repeats ("" where it is new).

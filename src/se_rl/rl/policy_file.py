@@ -42,8 +42,16 @@ def _write(path: Path, weights: dict[str, Tensor], facts: Mapping[str, Any]) -> 
     from safetensors.torch import save
 
     header = {"format": str(FORMAT), "facts": json.dumps(dict(facts), sort_keys=True), "sha256": "0" * 64}
-    content = save(weights, metadata=header)
+    content = _ordered(save(weights, metadata=header))
     write_bytes(path, _HASH.sub(f'"sha256":"{digest(content)}"'.encode(), content, count=1))
+
+
+def _ordered(content: bytes) -> bytes:
+    """The same file with its header in order: equal policies are equal bytes."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    text = json.dumps(json.loads(content[8:end]), sort_keys=True, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -165,7 +165,11 @@ class TrainingRoom:
         if data is not None:
             self.room.share(TRAIN, data_arrays(data, scales or FeatureScales.fit(data)))
         if bank is not None:
-            self.room.share(BANK, bank.arrays())
+            self.share_bank(bank)
+
+    def share_bank(self, bank: EpisodeBank) -> None:
+        """Give trainings the simulated episodes of the default market, which each would simulate anew."""
+        self.room.share(BANK, bank.arrays())
 
     def start(
         self,
