@@ -232,7 +232,9 @@ class Run:
         used = self.meter.usage()
         cost = {name: used[name] for name in ("calls", "tokens_in", "tokens_out", "usd")}
         model = config.llm if config.arm != "random" else "none"
-        over_default = {"over_default": table["methods"][honest.STRONG]["ours_over"]}
+        nothing = {"mean": 0.0, "se": 0.0, "ci95": [0.0, 0.0]}
+        is_default = champion == ladder.default.id
+        over_default = {"over_default": nothing if is_default else table["methods"][honest.STRONG]["ours_over"]}
         names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP", "over_TWAP_specific", "over_TWAP_common")
         results: dict[str, Any] = {
             "final_metrics": {name: ours[name] for name in names} | over_default,
