@@ -1,4 +1,5 @@
-# make demo: classical strategies on synthetic data, on a page. make test: the whole suite. Both need only Python 3.11+ and make.
+# make demo: a language model designs RL algorithms for order execution, five minutes, with a page. make test: the whole suite.
+# Both need only Python 3.11+ and make.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,8 +22,15 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@$(PIP) --editable '.[baselines]' --requirement requirements-dev.txt
 	@touch $@
 
-demo: setup
-	@$(BIN)/se-rl baselines --data nasdaq100 --out out/demo
+# The embedded model, and one tiny run that compiles the kernels and tries everything once: the last part of the installation.
+$(VENV)/.ready: $(VENV)/.installed
+	@$(BIN)/se-rl llm pull smollm2
+	@echo "compiling the market's kernels (once, a minute or two)"
+	@rm -rf $(VENV)/first-run && $(BIN)/se-rl run --preset tiny --arm random --out $(VENV)/first-run --json > /dev/null
+	@touch $@
+
+demo: $(VENV)/.ready
+	@$(BIN)/se-rl run --preset quick --out out/demo
 
 test: setup-dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

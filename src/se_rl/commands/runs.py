@@ -159,8 +159,8 @@ def _replay(options: argparse.Namespace) -> int:
         say("loading")
         from se_rl.core.replay import accepted, replay
 
-        names = accepted(options.folder) if options.design == "all" else [options.design]
-        found = [replay(options.folder, name, rung=options.rung, unsafe=options.unsafe, say=say) for name in names]
+        names = accepted(options.folder, rung=options.rung) if options.design == "all" else [options.design]
+        found = replay(options.folder, names, rung=options.rung, unsafe=options.unsafe, say=say)
     equal = all(one["equal"] and one["future_blind"] for one in found)
     if options.json:
         print(to_json({"equal": equal, "designs": found}))

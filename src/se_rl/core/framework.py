@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ from se_rl.core.settings import RunConfig, preset
 
 UPDATES_PER_WORK = 8.0
 """PPO updates of the default design in one work unit, about: how `max_inner_iterations` becomes a budget."""
+FEWEST = 64
+"""Simulated orders, however short the trainings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +19,8 @@ class SERLConfig:
     """The seeds' settings; everything else is as in the preset `quick`.
 
     `max_inner_iterations` is the number of PPO updates of a search training (screens get a third, the last rung three
-    times it). `llm_model_name` is an embedded model, a folder, or URL#MODEL; None is the embedded default.
+    times it); where that is less than the preset's, as many fewer simulated orders are trained and scored on.
+    `llm_model_name` is an embedded model, a folder, or URL#MODEL; None is the embedded default.
     """
 
     dataset: str = "nasdaq100"
@@ -43,9 +46,13 @@ class SERLConfig:
     @property
     def run(self) -> RunConfig:
         """The same as settings of a run."""
-        return preset(
-            "quick", data=self.dataset, llm=self.llm_model_name or "smollm2", seed=self.seed,
-            iterations=self.max_outer_iterations, work=self.max_inner_iterations / UPDATES_PER_WORK,
+        quick, work = preset("quick"), self.max_inner_iterations / UPDATES_PER_WORK
+        share = min(1.0, work / quick.work)
+        screen, search, last = (max(FEWEST, round(share * orders)) for orders in quick.episodes)
+        return replace(
+            quick, data=self.dataset, llm=self.llm_model_name or quick.llm, seed=self.seed,
+            iterations=self.max_outer_iterations, work=work, bank=max(FEWEST, round(share * quick.bank)),
+            episodes=(screen, search, last),
             epsilon=self.convergence_epsilon, learning_rate=self.learning_rate, gamma=self.gamma,
             gae_lambda=self.gae_lambda, clip=self.clip_epsilon, initial_alpha=self.static_env_weight,
             lora_rank=self.lora_rank, lora_alpha=self.lora_alpha,

@@ -6,7 +6,7 @@ Also here: a design written by hand, scored against a run's archive, and the pro
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import fields, replace
 from pathlib import Path
@@ -28,70 +28,73 @@ from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes
 from se_rl.evaluation.execution import Actor, execute
 from se_rl.records.archive import Archive
-from se_rl.records.entries import Candidate, design_id
+from se_rl.records.entries import Candidate, Evaluation, design_id
 from se_rl.records.run_folder import RunFolder
 
 Say = Callable[[str], None]
 
 
 def replay(
-    place: Path, design: str, *, rung: int | None = None, unsafe: bool = False, say: Say = lambda _: None
-) -> dict[str, Any]:
-    """Train and score a design again, in fresh processes, and compare every number with the record bit for bit.
+    place: Path,
+    designs: Sequence[str],
+    *,
+    rung: int | None = None,
+    unsafe: bool = False,
+    say: Say = lambda _: None,
+) -> list[dict[str, Any]]:
+    """Train and score designs again, in fresh processes, and compare every number with the record bit for bit.
 
     `rung` limits it to one rung (0, 1 or 2). Nothing is written to the run's folder.
     """
     with ExitStack() as stack:
         folder, archive, config = _opened(stack, place, read_only=True)
-        candidate = archive.candidate(design)
-        stored = [e for e in archive.evaluations(candidate.id) if rung is None or e.rung == rung]
-        if not stored:
-            raise ConfigError(
-                f"design {candidate.id} was not trained{'' if rung is None else f' at rung {rung}'}; se-rl show lists the rungs"
-            )
+        stored = [(c, _trained(archive, c, rung)) for c in map(archive.candidate, designs)]
         scratch = stack.enter_context(
             Archive.open(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "again.sqlite")
         )
-        neutral = archive.find("neutral")
-        if neutral is not None:
+        if (neutral := archive.find("neutral")) is not None:
             scratch.append("neutral", "neutral", neutral)
         run = Run(config, folder, scratch, say=say, unsafe=unsafe)
         stack.callback(run.close)
         begun = archive.find("run_started") or {}
         _same_data(begun.get("data", {}), run.facts)
-        scratch.add_candidate(candidate, archive.sources(candidate))
-        rows = []
-        jobs = [Job(candidate, e.rung, e.seed) for e in stored]
-        say(f"training {candidate.id} again, {len(jobs)} times")
-        again = {(job.rung, job.seed): e for job, e, _ in run.workshop.evaluate(jobs)}
-        for e in stored:
-            new = again[e.rung, e.seed]
-            same = (new.arrays, new.policy, new.status) == (e.arrays, e.policy, e.status)
-            blind = None
-            if new.ok and config.worlds != "dynamic":
-                blind = future_blind(
-                    run.workshop.examiner.data,
-                    config,
-                    run.workshop.opened(run.workshop.policy(candidate, new)),
-                    run.scales,
-                )
-            rows.append(
-                {
-                    "rung": e.rung,
-                    "seed": e.seed,
-                    "stored": dict(e.scores),
-                    "again": dict(new.scores),
-                    "equal": same,
-                    "reason": new.reason,
-                    "future_blind": blind,
-                }
-            )
-            say(f"rung {e.rung}, seed {e.seed}: {'the same bits' if same else 'DIFFERENT'}")
-        return {
-            "design": candidate.id, "evaluations": rows, "equal": all(row["equal"] for row in rows),
-            "future_blind": all(row["future_blind"] is not False for row in rows),
-            "same_code": begun.get("code_hash") == run.code, "isolation": run.isolation(),
-        }  # fmt: skip
+        found = []
+        for candidate, evaluations in stored:
+            scratch.add_candidate(replace(candidate, parents=()), archive.sources(candidate))  # they are not in scratch
+            found.append(_again(run, candidate, evaluations) | {"same_code": begun.get("code_hash") == run.code})
+        return found
+
+
+def _trained(archive: Archive, candidate: Candidate, rung: int | None) -> list[Evaluation]:
+    found = [e for e in archive.evaluations(candidate.id) if rung is None or e.rung == rung]
+    if not found:
+        where = "" if rung is None else f" at rung {rung}"
+        raise ConfigError(f"design {candidate.id} was not trained{where}; se-rl show lists the rungs")
+    return found
+
+
+def _again(run: Run, candidate: Candidate, stored: Sequence[Evaluation]) -> dict[str, Any]:
+    """One design's trainings once more, each beside what stands in the record."""
+    workshop, rows = run.workshop, []
+    run.say(f"training {candidate.id} again, {len(stored)} times")
+    jobs = [Job(candidate, e.rung, e.seed) for e in stored]
+    again = {(job.rung, job.seed): e for job, e, _ in workshop.evaluate(jobs)}
+    for e in stored:
+        new, blind = again[e.rung, e.seed], None
+        same = (new.arrays, new.policy, new.status) == (e.arrays, e.policy, e.status)
+        if new.ok and run.config.worlds != "dynamic":
+            policy = workshop.opened(workshop.policy(candidate, new))
+            blind = future_blind(workshop.examiner.data, run.config, policy, run.scales)
+        rows.append({
+            "rung": e.rung, "seed": e.seed, "stored": dict(e.scores), "again": dict(new.scores), "equal": same,
+            "reason": new.reason, "future_blind": blind,
+        })  # fmt: skip
+        run.say(f"rung {e.rung}, seed {e.seed}: {'the same bits' if same else 'DIFFERENT'}")
+    return {
+        "design": candidate.id, "evaluations": rows, "equal": all(row["equal"] for row in rows),
+        "future_blind": all(row["future_blind"] is not False for row in rows),
+        "isolation": ", ".join(sorted({e.isolation for e in again.values()})),
+    }  # fmt: skip
 
 
 def score_by_hand(
@@ -106,6 +109,7 @@ def score_by_hand(
         sources = {name: _read(path) for name, path in files.items()}
         run = Run(config, folder, archive, say=say, unsafe=unsafe)
         stack.callback(run.close)
+        _same_data((archive.find("run_started") or {}).get("data", {}), run.facts)
         for code_type, text in sources.items():
             say(f"validating {code_type}")
             verdict = run.workshop.validate(text, code_type)
@@ -141,48 +145,52 @@ def score_by_hand(
 
 def future_blind(data: MarketData, config: RunConfig, open_policy: Open, scales: Any, *, seed: int = 0) -> bool:
     """Whether a policy's actions stay the same, bit for bit, when everything after the middle of its window is shuffled."""
-    days = data.dates[-2:]
-    orders = book_orders(
-        order_pairs(data, config.horizon, dates=days), config.agents if config.scenario == "multi" else 1
-    )
-    middle = int(orders.start.min()) + config.horizon // 2
+    day = max(0, len(data.dates) - 2)
+    pairs = order_pairs(data, config.horizon, dates=data.dates[day : day + 1])
+    orders = book_orders(pairs, config.agents if config.scenario == "multi" else 1)
+    first = orders.start == orders.start.min()
+    steps = config.horizon // 2
+    bar = int(orders.start.min()) + steps
     seen = []
-    for bars in (data, _shuffled(data, middle, np.random.default_rng(seed))):
-        world = StaticWorld(bars, horizon=config.horizon, dates=days, scales=scales)
+    for bars in (data, _shuffled(data, day, bar, rng=np.random.default_rng(seed))):
+        world = StaticWorld(bars, horizon=config.horizon, dates=data.dates[day : day + 1], scales=scales)
         actor = _Watched(open_policy(world.name, world.horizon, len(orders)))
         execute(world, actor, Episodes(orders))
         actor.close()
-        first = orders.start == orders.start.min()
-        seen.append(np.stack([step[first] for step in actor.ratios[: config.horizon // 2 + 1]]))
+        seen.append(np.stack([step[first] for step in actor.actions[: steps + 1]]))
     return bool(np.array_equal(seen[0], seen[1]))
 
 
 class _Watched:
-    """An actor whose ratios are kept."""
+    """An actor whose actions are kept, a row per order: the ratio and the price's offset."""
 
     def __init__(self, inner: Actor) -> None:
-        self._inner, self.ratios = inner, list[npt.NDArray[np.float64]]()
+        self._inner, self.actions = inner, list[npt.NDArray[np.float64]]()
 
     def start(self, n: int, horizon: int) -> None:
         self._inner.start(n, horizon)
 
     def act(self, observation: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         ratio, offset = self._inner.act(observation)
-        self.ratios.append(ratio.copy())
+        self.actions.append(np.stack([ratio, offset], axis=-1))
         return ratio, offset
 
     def close(self) -> None:
         getattr(self._inner, "close", lambda: None)()
 
 
-def _shuffled(data: MarketData, bar: int, rng: np.random.Generator) -> MarketData:
-    """The same sessions with all bars from `bar` on in another order."""
-    order = np.concatenate([np.arange(bar), bar + rng.permutation(len(data.grid) - bar)])
-    arrays: dict[str, Any] = {
-        f.name: value[:, :, order]
-        for f in fields(data)
-        if isinstance(value := getattr(data, f.name), np.ndarray) and value.ndim >= 3
-    }
+def _shuffled(data: MarketData, day: int, bar: int, *, rng: np.random.Generator) -> MarketData:
+    """The same sessions with the day's bars from `bar` on, and those of all later days, in another order.
+
+    Days before stay as they are: they are the past, and a policy may know them.
+    """
+    rest, later = bar + rng.permutation(len(data.grid) - bar), rng.permutation(len(data.grid))
+    arrays: dict[str, Any] = {}
+    for f in fields(data):
+        if isinstance(value := getattr(data, f.name), np.ndarray) and value.ndim >= 3:
+            arrays[f.name] = value.copy()
+            arrays[f.name][:, day, bar:] = value[:, day, rest]
+            arrays[f.name][:, day + 1 :] = value[:, day + 1 :, later]
     return replace(data, **arrays)
 
 
@@ -211,8 +219,15 @@ def _read(path: Path) -> str:
         raise ConfigError(f"{path} cannot be read ({error}); give a Python file") from None
 
 
-def accepted(place: Path) -> list[str]:
-    """The designs of a run that were worth a longer training, and the default."""
+def accepted(place: Path, *, rung: int | None = None) -> list[str]:
+    """The designs of a run that were worth a longer training, and the default; with `rung` those that were trained there."""
     with ExitStack() as stack:
         _, archive, _ = _opened(stack, place, read_only=True)
-        return list(dict.fromkeys(e.candidate for e in archive.evaluations() if e.ok and e.rung >= SEARCH))
+        done = archive.evaluations()
+    worth = {e.candidate for e in done if e.ok and e.rung >= SEARCH}
+    found = list(dict.fromkeys(e.candidate for e in done if e.candidate in worth and rung in (None, e.rung)))
+    if not found:
+        raise ConfigError(
+            f"{place} holds no design that was trained longer than a screen; let `se-rl run` go on with it"
+        )
+    return found

@@ -41,7 +41,7 @@ from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.high_level_enhancement import HighLevelEnhancement, InstructionPopulation, PerformanceBuffer
 from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement
 from se_rl.records.archive import Archive
-from se_rl.records.entries import Candidate, design_id, key_of
+from se_rl.records.entries import NAIVE, Candidate, design_id, key_of
 from se_rl.records.files import to_json, write_text
 from se_rl.records.run_folder import RunFolder
 from se_rl.report.run_page import run_page
@@ -104,7 +104,7 @@ class Run:
         reason = evolve(self.search, after=self._after)
         self.say(f"search ended ({reason}); the last rung")
         modules = hashes({"reward": NAIVE_REWARD})
-        naive = Candidate(design_id(modules), modules, "naive default")
+        naive = Candidate(design_id(modules), modules, NAIVE)
         self.archive.add_candidate(naive, {"reward": NAIVE_REWARD})
         finalists = self.search.ladder.finals([naive])
         champion = self.search.ladder.champion(finalists)

@@ -14,6 +14,8 @@ from typing import Any
 
 DEFAULT = "default"
 """The operator of the design that every run starts from."""
+NAIVE = "naive default"
+"""The operator of the plain design that the last rung holds the others against; it is no proposal."""
 
 
 def sha256(content: bytes | str) -> str:

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from se_rl.evaluation.comparison import clustered_mean
-from se_rl.records.entries import DEFAULT, Candidate, Evaluation
+from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation
 from se_rl.report.terminal import number
 from se_rl.sandbox.calls import printable
 
@@ -37,7 +37,8 @@ NEW_BEST, BEST = "new best", "best"
 
 def design_rows(archive: Archive) -> list[dict[str, Any]]:
     """Every design of the record in order of proposal, each scored at the highest rung that it reached."""
-    candidates, best, scoring = archive.candidates(), best_design(archive), OverDefault(archive)
+    candidates = [c for c in archive.candidates() if c.operator != NAIVE]
+    best, scoring = best_design(archive), OverDefault(archive)
     trained: dict[str, list[Evaluation]] = {}
     for evaluation in archive.evaluations():
         trained.setdefault(evaluation.candidate, []).append(evaluation)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from se_rl.modules.contracts import CONTRACTS
 from se_rl.records.archive import Archive, ArchiveError
-from se_rl.records.entries import DEFAULT, Candidate, Evaluation, Event
+from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event
 from se_rl.report.design_rows import OverDefault, best_design
 
 
@@ -67,7 +67,8 @@ def read_run(archive: Archive, results: Mapping[str, Any] | None) -> Run:
     evaluations: dict[str, list[Evaluation]] = defaultdict(list)
     for evaluation in archive.evaluations():
         evaluations[evaluation.candidate].append(evaluation)
-    candidates, scoring = archive.candidates(), OverDefault(archive)
+    candidates = [c for c in archive.candidates() if c.operator != NAIVE]
+    scoring = OverDefault(archive)
     dropped = {event.payload["candidate"]: str(event.payload["reason"]) for event in events["dropped"]}
     designs = []
     for number, candidate in enumerate(candidates):

@@ -1,0 +1,186 @@
+"""Tables of finished runs for docs/results: arms beside each other, beside the baselines, and how fast designs learn.
+
+python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --arms full no-dek random best-of-n --out out/evolution
+python benchmarks/evolution_tables.py out/evolution/* > docs/results/evolution.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from se_rl.core.compare import compare
+from se_rl.core.honest import OURS
+
+Rows = Iterable[Sequence[str]]
+
+
+def main() -> None:
+    """Print the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
+    folders = [place for place in parser.parse_args().runs if (place / "results.json").exists()]
+    by_data: dict[str, list[Path]] = {}
+    for place in folders:
+        by_data.setdefault(json.loads((place / "results.json").read_text())["data"]["sha256"], []).append(place)
+    print("# What the evolution found\n")
+    print(
+        "Made by `python benchmarks/evolution_tables.py` from finished runs of `scripts/run_experiment.py`; bps throughout.\n"
+    )
+    for places in by_data.values():
+        section(sorted(places))
+
+
+def section(places: Sequence[Path]) -> None:
+    """All tables of the runs on one data set."""
+    found, results = compare(places), [json.loads((place / "results.json").read_text()) for place in places]
+    first, config = results[0], results[0]["config"]
+    data = first["data"]
+    kind = "SYNTHETIC" if data["synthetic"] else "real bars"
+    print(f"## {data['name']} ({kind})\n")
+    rungs = ", ".join(f"{config['work'] * k:g}" for k in (1 / 3, 1, 3))
+    print(
+        f"{data['symbols']} symbols; {data['train_days']} train, {data['valid_days']} valid and {data['test_days']} sealed test "
+        f"days; orders of {config['horizon']} bars, buy and sell. Every run: {first['designs']['proposed']} designs, rungs of "
+        f"{rungs} work units with {', '.join(map(str, config['seeds']))} trainings, designer {config['llm']}, isolation "
+        f"{first['isolation']}. Budgets are {'equal' if found['equal_budget'] else 'NOT equal'}. Code {first['code_hash'][:8]}.\n"
+    )
+    print(f"**{found['sentence']}.**\n")
+    arms(found)
+    tests(found)
+    runs(found, results)
+    baselines(results)
+    learning(results)
+
+
+def arms(found: dict[str, Any]) -> None:
+    """The arms over their seeds."""
+    print("### Arms: the chosen design over the default PPO\n")
+    head = (
+        "arm",
+        "runs",
+        "test days",
+        "95 % over runs",
+        "by seed",
+        "validation, last rung",
+        "simulated x1",
+        "tokens per run",
+    )
+    rows = (
+        (g["arm"], str(g["runs"]), signed(g["mean"]), interval(g["ci95"]), " ".join(signed(v) for v in g["by_seed"]),
+         signed(g["score_valid"]), signed(g["simulated"]), f"{g['tokens']:,.0f}")
+        for g in found["groups"]
+    )  # fmt: skip
+    table(head, rows)
+
+
+def tests(found: dict[str, Any]) -> None:
+    """Paired differences between arms by test day."""
+    if found["tests"]:
+        print(f"Differences between arms, paired by test day (SPA p that no arm beats TWAP: {found['spa_p']:.3f}):\n")
+        rows = (
+            (f"{t['a']} - {t['b']}", signed(t["difference"]), interval(t["ci95"]), f"{t['p']:.3f}")
+            for t in found["tests"]
+        )
+        table(("arms", "difference", "95 %", "p"), rows)
+
+
+def runs(found: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
+    """Each run."""
+    print("### Every run\n")
+    head = (
+        "arm",
+        "seed",
+        "proposed / scored / failed / repeated",
+        "champion",
+        "over default, test",
+        "95 %",
+        "over TWAP, test",
+        "SPA p, validation",
+        "hurdle",
+        "minutes",
+    )
+    rows = []
+    for row, result in zip(found["runs"], results, strict=True):
+        d, over = row["designs"], row["over_default"]
+        no_design = result["verdict"].startswith("No design")
+        rows.append((
+            row["arm"], str(row["seed"]), f"{d['proposed']} / {d['scored']} / {d['failed']} / {d['repeated']}",
+            "the default" if no_design else result["best"], signed(over["mean"]), interval(over["ci95"]),
+            signed(row["over_TWAP"]["mean"]), number(row["spa_p"], 3), number(result["selection"]["hurdle_bps"]),
+            f"{row['minutes']:.1f}",
+        ))  # fmt: skip
+    table(head, rows)
+
+
+def baselines(results: Sequence[dict[str, Any]]) -> None:
+    """What the designs are held against: the same in every run, for trainings have seeds of their own."""
+    print("### Baselines on the same orders\n")
+    first = results[0]
+    names = [name for name in first["baselines"] if name != OURS]
+    rows = (
+        (name, signed(first["baselines"][name]["over_TWAP"]["mean"]), interval(first["baselines"][name]["over_TWAP"]["ci95"]),
+         signed(first["baselines"][name]["over_TWAP_specific"]["mean"]), number(first["baselines"][name].get("seed_sd")))
+        for name in names
+    )  # fmt: skip
+    table(("method, test days", "over TWAP", "95 % by days", "specific part", "seed SD"), rows)
+    for size, simulated in first["dynamic"].items():
+        ours = [r["dynamic"][size][OURS]["saved_bps"] for r in results]
+        head = (f"simulated market, {size}", "cost", "saved against TWAP", "95 %", "seed SD")
+        kept = {name: row for name, row in simulated.items() if name != OURS}
+        cells = (
+            (name, number(r["cost_bps"]), signed(r["saved_bps"]), interval(r["saved_ci95"]), number(r.get("seed_sd")))
+            for name, r in kept.items()
+        )
+        table(head, cells)
+        print(f"Chosen designs of all runs, {size}: saved {', '.join(signed(value) for value in ours)}.\n")
+
+
+def learning(results: Sequence[dict[str, Any]]) -> None:
+    """The score at each budget: who learns fast, and what is left of it at three times the search's budget."""
+    print("### Learning speed and the last rung, apart (weighted gain over TWAP on validation)\n")
+    rows = []
+    for result in results:
+        if result["verdict"].startswith("No design"):
+            continue
+        told = result["learning"]
+        cells = [f"{signed(b)} ({signed(b - d)})" for b, d in zip(told["best"], told["default"], strict=True)]
+        rows.append((result["best"], *cells))
+    works = results[0]["learning"]["work"]
+    if not rows:
+        print("No run chose a design of its own.\n")
+        return
+    table(("champion", *(f"{work:g} units (over the default)" for work in works)), rows)
+
+
+def table(head: Sequence[str], rows: Rows) -> None:
+    """One markdown table."""
+    print("| " + " | ".join(head) + " |")
+    print("|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+    print()
+
+
+def number(value: float | None, decimals: int = 2) -> str:
+    """A figure, or a dash."""
+    return "-" if value is None or not np.isfinite(value) else f"{value:.{decimals}f}"
+
+
+def signed(value: float | None) -> str:
+    """A figure with its sign."""
+    return "-" if value is None or not np.isfinite(value) else f"{value:+.2f}"
+
+
+def interval(bounds: Sequence[float | None]) -> str:
+    """[low, high]."""
+    return f"[{number(bounds[0])}, {number(bounds[1])}]"
+
+
+if __name__ == "__main__":
+    main()
