@@ -270,7 +270,14 @@ def test_results_without_a_part_are_still_printed() -> None:
 
 
 def test_a_comparison_printed() -> None:
-    run = {"name": "a0", "arm": "full", "seed": 0, "data": "nasdaq100", "designs": 36, "final": {"PA": 1.5}}
+    run = {
+        "name": "a0",
+        "arm": "full",
+        "seed": 0,
+        "data": "nasdaq100",
+        "designs": {"proposed": 36},
+        "final": {"PA": 1.5},
+    }
     comparison = {
         "runs": [run | {"score_valid": 0.5, "over_default": estimate(0.41)}, {"name": "b0 [red]", "arm": "random"}],
         "groups": [{"arm": "full", "runs": 2, "mean": 0.3, "ci95": [0.1, 0.5], "by_seed": [0.2, 0.4]}],
@@ -289,7 +296,7 @@ def test_a_comparison_printed() -> None:
         "+0.20, +0.40",
         "full - random",
         "0.040",
-        "default: 0.030",
+        "beats TWAP: 0.030",
     ):
         assert words in text
     assert printed(print_comparison, {"runs": [], "sentence": "nothing to compare"})

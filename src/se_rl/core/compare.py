@@ -17,14 +17,16 @@ from se_rl.records.run_folder import RunFolder
 
 BUDGET = ("iterations", "parents", "siblings", "promoted", "finalists", "work", "seeds", "max_designs")
 """Settings that must be equal for a fair comparison of arms."""
+NEEDED = {"config", "data", "by_day", "final_metrics", "finalists", "learning", "designs", "dynamic", "seeds", "llm"}
+"""What results of a run have and those of other verbs do not."""
 
 
 def arm_of(config: Mapping[str, Any]) -> str:
     """What a run's settings leave of the whole: the name of its arm."""
-    if config["arm"] != "full":
-        return str(config["arm"])
     off = [name for name in ("hle", "lle") if not config[name]]
     parts = ["no-dek"] if len(off) == 2 else [f"no-{name}" for name in off]
+    if config["arm"] != "full":  # the controls have no enhancement to leave out
+        parts = [str(config["arm"])]
     parts += [] if config["imagine"] else ["no-imagine"]
     parts += [] if config["worlds"] == "both" else [f"{config['worlds']}-only"]
     return " ".join(parts) or "full"
@@ -32,6 +34,9 @@ def arm_of(config: Mapping[str, Any]) -> str:
 
 def compare(places: Sequence[Path]) -> dict[str, Any]:
     """Finished runs on the same data: each one, the arms over their seeds, paired differences by test day, and SPA."""
+    twice = [place for i, place in enumerate(places) if place.resolve() in {p.resolve() for p in places[:i]}]
+    if twice:
+        raise ConfigError(f"{twice[0]} is given twice; a run counts once")
     runs = [_read(place) for place in places]
     first = runs[0]
     for run, place in zip(runs, places, strict=True):
@@ -63,6 +68,8 @@ def _read(place: Path) -> dict[str, Any]:
         ) from None
     except ValueError:
         raise ConfigError(f"{path} is damaged; run the same `se-rl run` command again, which writes it anew") from None
+    if not isinstance(found, dict) or not set(found) >= NEEDED:
+        raise ConfigError(f"{path} holds no results of a run; give the folder of one, as made by `se-rl run --out`")
     return found
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from se_rl.config import ConfigError, to_dict
 from se_rl.core.settings import RunConfig, preset
 
 UPDATES_PER_WORK = 8.0
@@ -39,9 +40,10 @@ class SERLConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if abs(self.static_env_weight + self.dynamic_env_weight - 1.0) > 1e-9 or self.static_env_weight < 0:
-            weights = f"{self.static_env_weight} and {self.dynamic_env_weight}"
-            raise ValueError(f"static_env_weight and dynamic_env_weight are {weights}; use two shares that sum to 1")
+        static, dynamic = self.static_env_weight, self.dynamic_env_weight
+        if not (0.0 <= static <= 1.0 and abs(static + dynamic - 1.0) <= 1e-9):
+            weights = f"{static} and {dynamic}"
+            raise ConfigError(f"static_env_weight and dynamic_env_weight are {weights}; use two shares that sum to 1")
 
     @property
     def run(self) -> RunConfig:
@@ -52,9 +54,8 @@ class SERLConfig:
         return replace(
             quick, data=self.dataset, llm=self.llm_model_name or quick.llm, seed=self.seed,
             iterations=self.max_outer_iterations, work=work, bank=max(FEWEST, round(share * quick.bank)),
-            episodes=(screen, search, last),
-            epsilon=self.convergence_epsilon, learning_rate=self.learning_rate, gamma=self.gamma,
-            gae_lambda=self.gae_lambda, clip=self.clip_epsilon, initial_alpha=self.static_env_weight,
+            episodes=(screen, search, last), epsilon=self.convergence_epsilon, learning_rate=self.learning_rate,
+            gamma=self.gamma, gae_lambda=self.gae_lambda, clip=self.clip_epsilon, initial_alpha=self.static_env_weight,
             lora_rank=self.lora_rank, lora_alpha=self.lora_alpha,
         )  # fmt: skip
 
@@ -76,7 +77,6 @@ class SERLFramework:
 
 def default_folder(config: RunConfig) -> Path:
     """A folder of its own for every set of settings, so that other settings never meet an older run."""
-    from se_rl.config import to_dict
     from se_rl.core.compare import arm_of
     from se_rl.records.entries import key_of
 

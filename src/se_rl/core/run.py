@@ -100,6 +100,8 @@ class Run:
 
     def run(self) -> dict[str, Any]:
         """Algorithm 1, the last rung, the opening of the test set, and the results."""
+        if self.config.arm != "random" and self.archive.find("run_started") is None:
+            _ = self.designers.base  # a model that is not here is told before anything is trained
         self._event("run_started", "run_started", self._start_facts())
         reason = evolve(self.search, after=self._after)
         self.say(f"search ended ({reason}); the last rung")

@@ -160,8 +160,8 @@ def print_comparison(comparison: Mapping[str, Any], *, console: Console | None =
     tests = [_test(test) for test in comparison.get("tests") or ()]
     if tests:
         console.print(_table("differences between arms, bps", ("arms", "difference", "95 % CI", "p"), tests))
-    if "spa_p" in comparison:
-        _say(console, f"SPA p that no run beats the default: {p_value(comparison['spa_p'])}", style="dim")
+    fair = "" if comparison.get("equal_budget", True) else "; the runs' BUDGETS DIFFER, so arms are not compared fairly"
+    _say(console, f"SPA p that no arm beats TWAP: {p_value(comparison.get('spa_p'))}{fair}", style="dim")
 
 
 def sparkline(values: Sequence[float], *, width: int = SPARK_WIDTH) -> str:
@@ -215,8 +215,8 @@ def _simulated(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _run(run: Mapping[str, Any]) -> tuple[Any, ...]:
-    over, final = run.get("over_default"), run.get("final") or {}
-    told = (run.get(key) for key in ("name", "arm", "seed", "data", "designs"))
+    over, final, designs = run.get("over_default"), run.get("final") or {}, run.get("designs") or {}
+    told = (*(run.get(key) for key in ("name", "arm", "seed", "data")), designs.get("proposed"))
     return *told, signed(run.get("score_valid")), number(final.get("PA")), signed(_mean(over)), _ci(over)
 
 

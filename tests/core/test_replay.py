@@ -1,0 +1,187 @@
+"""Scores once more: what may be replayed, and the proof that a policy is blind to the future catches one that is not."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tiny_run import DATA, make_data, tiny_config
+
+from se_rl.config import ConfigError, dump_yaml
+from se_rl.core import replay as replaying
+from se_rl.core.replay import accepted, future_blind, replay, score_by_hand
+from se_rl.core.settings import RunConfig
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.static_world import StaticWorld
+from se_rl.evaluation.execution import ConstantSchedule
+from se_rl.records.archive import Archive
+from se_rl.records.entries import Candidate, Evaluation, design_id
+
+MARKET = synthetic_market(SyntheticConfig(symbols=4, sessions=6))
+SCALES = FeatureScales.fit(MARKET)
+HORIZON = 20
+DAY = len(MARKET.dates) - 2
+"""The day that is executed."""
+
+
+class Reads:
+    """An actor with data of its own: its actions follow the close of one bar, `ahead` of the one that is traded in."""
+
+    def __init__(self, data: MarketData, ahead: int, day: int, *, offset: bool = False) -> None:
+        self.prices, self.ahead, self.day, self.offset = data.close.mean(axis=0), ahead, day, offset
+
+    def start(self, n: int, horizon: int) -> None:
+        self.n, self.step = n, 0
+
+    def act(self, _: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        seen = self.prices[self.day].take(self.step + self.ahead, mode="clip") % 1.0 / 2.0
+        self.step += 1
+        action = np.full(self.n, seen)
+        return (np.full(self.n, 0.1), action) if self.offset else (action, np.zeros(self.n))
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[MarketData]:
+    """The data of every world that was made, in order: what a policy that peeks would get hold of."""
+    seen: list[MarketData] = []
+
+    def noted(data: MarketData, **options: Any) -> StaticWorld:
+        seen.append(data)
+        return StaticWorld(data, **options)
+
+    monkeypatch.setattr(replaying, "StaticWorld", noted)
+    return seen
+
+
+def blind(given: list[MarketData], ahead: int, *, day: int = DAY, offset: bool = False, **settings: Any) -> bool:
+    config = RunConfig(horizon=HORIZON, **settings)
+    return future_blind(MARKET, config, lambda *_: Reads(given[-1], ahead, day, offset=offset), SCALES)
+
+
+def test_who_looks_at_finished_bars_or_days_is_blind(given: list[MarketData]) -> None:
+    assert blind(given, -1) and blind(given, -3) and blind(given, 380, day=DAY - 1)
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 7, 15, 200])
+def test_who_looks_ahead_is_caught(given: list[MarketData], ahead: int) -> None:
+    assert not blind(given, ahead)
+    assert not blind(given, ahead, offset=True), "a price tells as much as a ratio"
+    assert not blind(given, ahead, scenario="multi", agents=3)
+
+
+def test_who_knows_tomorrow_is_caught(given: list[MarketData]) -> None:
+    assert not blind(given, -1, day=DAY + 1)
+
+
+class Follows:
+    """An actor that acts on all that it is shown."""
+
+    def start(self, n: int, horizon: int) -> None: ...
+
+    def act(self, shown: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        ratio = np.abs(np.sin(shown.astype(np.float64).sum(axis=-1)))
+        return ratio, np.zeros_like(ratio)
+
+
+def test_who_acts_on_what_is_shown_is_blind_unless_the_world_shows_a_bar_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    config = RunConfig(horizon=HORIZON)
+    assert future_blind(MARKET, config, lambda *_: ConstantSchedule(0.7), SCALES)
+    assert future_blind(MARKET, config, lambda *_: Follows(), SCALES)
+
+    def leaks(data: MarketData, **options: Any) -> StaticWorld:
+        honest = StaticWorld(data, **options).table
+        return StaticWorld(data, **options, table=np.roll(honest, -1, axis=-2))
+
+    monkeypatch.setattr(replaying, "StaticWorld", leaks)
+    assert not future_blind(MARKET, config, lambda *_: Follows(), SCALES)
+
+
+def test_the_past_stays_and_the_future_is_the_same_bars_in_another_order() -> None:
+    bar = 100
+    shuffled = replaying._shuffled(MARKET, DAY, bar, rng=np.random.default_rng(0))
+    for f in fields(MARKET):
+        before, after = getattr(MARKET, f.name), getattr(shuffled, f.name)
+        if not isinstance(before, np.ndarray) or before.ndim < 3:
+            continue
+        assert np.array_equal(before[:, :DAY], after[:, :DAY]) and np.array_equal(
+            before[:, DAY, :bar], after[:, DAY, :bar]
+        )
+        assert np.array_equal(np.sort(before, axis=2), np.sort(after, axis=2))
+    for day, first in ((DAY, bar), (DAY + 1, 0)):
+        assert (MARKET.close[:, day, first:] != shuffled.close[:, day, first:]).mean() > 0.9
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of four designs: the default, one that was trained longer, one that was screened, and one that failed."""
+    monkeypatch.setenv("SE_RL_HOME", str(tmp_path))
+    make_data(tmp_path)
+    (tmp_path / "config.yaml").write_text(dump_yaml(tiny_config(worlds="static")))
+    with Archive.open(tmp_path / "archive.sqlite") as archive:
+        archive.append("run_started", "run_started", {"data": {"sha256": "of other bars"}, "code_hash": "c"})
+        parent = Candidate(design_id({}), {}, "default")
+        for name, rungs in {"": (0, 1, 2), "ab1": (0, 1), "ab2": (0,), "cd": (0, 1)}.items():
+            design = Candidate(name or parent.id, {}, "draft" if name else "default", (parent.id,) if name else ())
+            archive.add_candidate(design, {})
+            for rung in rungs:
+                failed = name == "cd" and rung == 1
+                done = Evaluation(design.id, rung, 0, "failed" if failed else "ok", "nan" if failed else "")
+                archive.add_evaluation(done, key=f"{name} {rung}")
+    return tmp_path
+
+
+def test_accepted_designs_were_trained_longer(place: Path, tmp_path: Path) -> None:
+    default = design_id({})
+    assert accepted(place) == [default, "ab1"] == accepted(place, rung=0) == accepted(place, rung=1)
+    assert accepted(place, rung=2) == [default]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with Archive.open(empty / "archive.sqlite"):
+        (empty / "config.yaml").write_text(dump_yaml(tiny_config()))
+    with pytest.raises(
+        ConfigError, match="empty holds no design that was trained longer than a screen; let `se-rl run`"
+    ):
+        accepted(empty)
+
+
+@pytest.mark.parametrize(
+    ("designs", "rung", "words"),
+    [
+        (["xy"], None, "xy"),
+        (["ab"], None, "ab"),
+        (["ab1", "xy"], None, "xy"),
+        (["ab2"], 2, "design ab2 was not trained at rung 2; se-rl show lists the rungs"),
+        (["ab1"], None, f"the data {DATA} is not what the run used"),
+    ],
+)
+def test_what_cannot_be_replayed(place: Path, designs: list[str], rung: int | None, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as told:
+        replay(place, designs, rung=rung)
+    assert "\n" not in str(told.value)
+
+
+def test_what_cannot_be_scored(place: Path, tmp_path: Path) -> None:
+    bytes_file, good = tmp_path / "binary.py", tmp_path / "good.py"
+    bytes_file.write_bytes(b"\xff\xfe\x00")
+    good.write_text("def reward(step):\n    return step.traded_share\n")
+    for file, words in (
+        (tmp_path / "nowhere.py", "nowhere.py cannot be read"),
+        (tmp_path, "cannot be read"),
+        (bytes_file, "binary.py cannot be read"),
+        (good, f"the data {DATA} is not what the run used"),
+    ):
+        with pytest.raises(ConfigError, match=words) as told:
+            score_by_hand(place, {"reward": file})
+        assert "\n" not in str(told.value)
+    with Archive.open(place / "archive.sqlite", read_only=True) as archive:
+        assert len(archive.candidates()) == 4, "what is refused leaves no trace"
+    with pytest.raises(ConfigError, match="blobs holds no run"):
+        score_by_hand(place / "blobs", {"reward": good})

@@ -1,0 +1,408 @@
+"""The verbs of a run as a person meets them: run, show, score, replay, report, compare, evaluate, and the seeds' spelling.
+
+One run with several agents serves all tests that only look at it; its designs are drawn at random, so no model is needed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from se_rl.commands.runs import ABLATIONS, INTERRUPTED, seeds_spelling, settings_of
+from se_rl.config import dump_yaml
+from se_rl.core.settings import MULTI, preset
+from se_rl.main import build_parser, main
+from se_rl.modules.contracts import CONTRACTS
+from se_rl.records.archive import Archive
+from se_rl.sandbox.lockdown import isolation_level
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.append(str(REPOSITORY / "tests" / "core"))
+TINY: Any = import_module("tiny_run")
+SMALLER = {"seeds": (1, 1, 1), "iterations": 1, "siblings": 3}
+locked = pytest.mark.skipif(not isolation_level().enough, reason="no locked room is to be had on this machine")
+
+
+class Said(NamedTuple):
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+
+def call(*words: str | Path) -> Said:
+    """Run the command line in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            code = main([str(word) for word in words])
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+    return Said(code, out.getvalue(), err.getvalue())
+
+
+def run_words(home: Path, name: str, *more: str) -> list[str]:
+    return ["run", "--config", str(home / "tiny.yaml"), "--out", str(home / name), "--workers", "2", *more]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Data and settings of all runs here."""
+    folder = tmp_path_factory.mktemp("home")
+    TINY.make_data(folder)
+    (folder / "tiny.yaml").write_text(dump_yaml(TINY.tiny_config(**SMALLER)))
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("SE_RL_HOME", str(folder))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def _at_home(private_cache: None, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SE_RL_HOME", str(home))
+
+
+@pytest.fixture(scope="module")
+def several(home: Path) -> Said:
+    """A run with two agents in one book, in both worlds."""
+    if not isolation_level().enough:
+        pytest.skip("no locked room is to be had on this machine")
+    return call(*run_words(home, "several", "--scenario", "multi", "--agents", "2", "--json"))
+
+
+@pytest.fixture(scope="module")
+def simulated(home: Path) -> Said:
+    """A run in simulated markets alone."""
+    if not isolation_level().enough:
+        pytest.skip("no locked room is to be had on this machine")
+    return call(*run_words(home, "simulated", "--dynamic-only", "--json"))
+
+
+def events(folder: Path, kind: str) -> list[dict[str, Any]]:
+    with Archive.open(folder / "archive.sqlite", read_only=True) as archive:
+        return [dict(event.payload) for event in archive.events(kind)]
+
+
+def untimed(results: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in results.items() if name != "times"}
+
+
+def test_a_run_prints_its_results_as_json_and_nothing_else(home: Path, several: Said) -> None:
+    assert several.code == 0 and several.err == ""
+    results = json.loads(several.out)
+    assert {"PA", "PA_std", "WR", "GLR", "AFI", "ci95"} <= set(results["final_metrics"])
+    assert {"proposed", "valid", "scored", "failed"} <= set(results["designs"])
+    assert {"baselines", "stop_reason", "spa_p", "seeds", "isolation", "llm", "data", "verdict"} <= set(results)
+    assert results["test_openings"] == 1 and results["data"]["synthetic"] and results["dynamic"]["x2"]
+    assert json.loads((home / "several" / "results.json").read_text()) == results
+    assert {"report.html", "archive.sqlite", "best.policy", "config.yaml"} <= {
+        p.name for p in (home / "several").iterdir()
+    }
+    [started] = events(home / "several", "run_started")
+    assert started["config"]["scenario"] == "multi" and results["config"] == started["config"]
+
+
+def test_the_same_command_on_a_finished_run_says_the_same_again(home: Path, several: Said) -> None:
+    words = run_words(home, "several", "--scenario", "multi", "--agents", "2")
+    assert call(*words, "--json") == several
+    said = call(*words)
+    assert said.code == 0 and json.loads(several.out)["verdict"].split()[0] in said.out
+    assert str(home / "several" / "report.html") in said.out and "Traceback" not in said.err
+
+
+def test_simulated_markets_alone(home: Path, simulated: Said) -> None:
+    assert simulated.code == 0
+    results = json.loads(simulated.out)
+    assert results["spa_p"] is None and results["config"]["worlds"] == "dynamic" and results["dynamic"]["x1"]
+    [path] = events(home / "simulated", "execution")
+    assert path["world"] == "dynamic" and not any(path["price"]) and "fill_price" not in path
+    assert len(path["inventory"]) == len(path["minutes"]) == TINY.SMALL["dynamic_horizon"]
+    said = call("report", home / "simulated", "--html", home / "page.html")
+    assert said.code == 0 and "SIMULATED" in (home / "page.html").read_text().upper()
+    assert call("show", home / "simulated").code == 0
+
+
+def test_show(home: Path, several: Said) -> None:
+    found = json.loads(call("show", home / "several", "--json").out)
+    assert found["status"].startswith("finished: ") and found["test_openings"] == 1
+    assert found["counts"]["proposed"] == 3 and len(found["designs"]) >= 3
+    best = found["designs"][0]["id"]
+    design = json.loads(call("show", home / "several", best[:6], "--json").out)
+    assert design["id"] == best
+    for words in ([], [best]):
+        said = call("show", home / "several", *words)
+        assert said.code == 0 and best[:6] in said.out and said.err == ""
+
+
+@locked
+def test_every_accepted_design_is_the_same_again_and_blind(home: Path, several: Said) -> None:
+    said = call("replay", home / "several", "all")
+    assert said.code == 0, said.out
+    with Archive.open(home / "several" / "archive.sqlite", read_only=True) as archive:
+        done = archive.evaluations()
+    worth = {e.candidate for e in done if e.ok and e.rung}
+    count = sum(e.candidate in worth for e in done)
+    assert len(worth) >= 3 and f"{count} of {count} evaluations gave the same bits" in said.out
+    assert said.out.count("yes") == 2 * count and all(name in said.out for name in worth)
+
+
+@locked
+def test_a_score_that_is_not_the_same_again_is_told(home: Path, several: Said, tmp_path: Path) -> None:
+    shutil.copytree(home / "several", tmp_path / "changed")
+    with Archive.open(home / "several" / "archive.sqlite", read_only=True) as archive:
+        screened = [e for e in archive.evaluations() if e.ok and e.rung == 0]
+    first, other = screened[-1], screened[0]
+    with sqlite3.connect(tmp_path / "changed" / "archive.sqlite") as database:
+        database.execute(
+            "UPDATE evaluation SET arrays = ? WHERE candidate = ? AND rung = 0", (other.arrays, first.candidate)
+        )
+    said = call("replay", tmp_path / "changed", first.candidate, "--rung", "0", "--json")
+    [design] = json.loads(said.out)["designs"]
+    assert said.code == 1 and design["design"] == first.candidate and not design["equal"] and design["future_blind"]
+    assert said.err == "" and design["isolation"] == first.isolation
+
+
+@pytest.fixture
+def copy(home: Path, several: Said, tmp_path: Path) -> Path:
+    """A copy of the run, to be changed."""
+    return Path(shutil.copytree(home / "several", tmp_path / "copy"))
+
+
+@locked
+def test_modules_by_hand_are_placed_among_the_designs(copy: Path, tmp_path: Path) -> None:
+    words: list[str | Path] = []
+    for name in MULTI:
+        (tmp_path / f"{name}.py").write_text(CONTRACTS[name].examples[0])
+        words += [f"--{name}", tmp_path / f"{name}.py"]
+    said = call("score", copy, *words, "--json")
+    found = json.loads(said.out)
+    assert said.code == 0 and said.err == "" and found["reason"] == ""
+    assert found["rows"][found["place"] - 1]["design"] == found["design"] and found["of"] == len(found["rows"]) >= 2
+    assert [row["score"] for row in found["rows"]] == sorted((row["score"] for row in found["rows"]), reverse=True)
+    with Archive.open(copy / "archive.sqlite", read_only=True) as archive:
+        design = archive.candidate(found["design"])
+    assert design.operator == "by hand" and set(design.modules) == set(MULTI)
+    assert found["design"] in call("show", copy, found["design"]).out
+    assert call("report", copy).code == 0 and found["design"][:6] in (copy / "report.html").read_text()
+
+
+@locked
+def test_an_invalid_module_by_hand_is_refused_and_leaves_no_trace(copy: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bad.py"
+    file.write_text("import os\n\ndef reward(step):\n    return 1.0\n")
+    before = len(events(copy, "proposed"))
+    said = call("score", copy, "--reward", file)
+    assert said.code == 2 and f"{file} is no valid reward (" in said.err.splitlines()[-1]
+    assert len(events(copy, "proposed")) == before and said.out == ""
+
+
+def test_report_and_tensorboard(home: Path, several: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.html"
+    said = call("report", home / "several", "--html", page, "--json")
+    assert said.code == 0 and json.loads(said.out) == {"page": str(page)} and said.err == ""
+    assert page.read_text().startswith("<!doctype html>")
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "tensorboard.summary", None)
+        said = call("report", home / "several", "--html", page, "--tensorboard", tmp_path / "board")
+        assert said.code == 2 and "pip install 'se-rl[tensorboard]'" in said.err and not (tmp_path / "board").exists()
+    pytest.importorskip("tensorboard.summary")
+    assert call("report", home / "several", "--html", page, "--tensorboard", tmp_path / "board").code == 0
+    assert [p for p in (tmp_path / "board").iterdir() if "tfevents" in p.name and p.stat().st_size > 1000]
+
+
+def test_compare(home: Path, several: Said, simulated: Said) -> None:
+    said = call("compare", home / "several", home / "simulated", "--json")
+    found = json.loads(said.out)
+    assert (
+        said.code == 0 and said.err == "" and [run["arm"] for run in found["runs"]] == ["random", "random dynamic-only"]
+    )
+    assert found["equal_budget"] and len(found["tests"]) == 1
+    said = call("compare", home / "several", home / "simulated")
+    assert said.code == 0 and found["sentence"] in said.out
+
+
+@locked
+def test_the_best_policy_of_a_run_on_data_in_the_seeds_words(home: Path, several: Said) -> None:
+    said = call("--mode", "eval", "--checkpoint", home / "several", "--dataset", TINY.DATA, "--horizon", "20", "--json")
+    found = json.loads(said.out)
+    assert said.code == 0 and found["policy"]["name"] == json.loads(several.out)["best"]
+    assert "foresight bound" in found["methods"]
+
+
+BAD_INPUT = {
+    "no world left": ("run --static-only --dynamic-only", "--static-only and --dynamic-only leave no world; give one"),
+    "no workers": ("run --workers 0", "--workers is 0; use 1 or more"),
+    "several agents on history": ("run --scenario multi --static-only", "the multi scenario needs simulated markets"),
+    "no such preset": ("run --preset fast", "invalid choice: 'fast'"),
+    "no such arm": ("run --arm best", "invalid choice: 'best'"),
+    "no number": ("run --iterations many", "'iterations' has value 'many'"),
+    "no iterations": ("run --iterations 0", "iterations is 0; use a whole number"),
+    "no data": ("run --data {home}/nowhere.csv --arm random --out {home}/new", "nowhere.csv"),
+    "no settings": ("run --config {home}/nowhere.yaml", "nowhere.yaml"),
+    "other settings": ("run --config {home}/tiny.yaml --out {home}/several --seed 9", "scenario multi"),
+    "show: no run": ("show {home}/nowhere", "{home}/nowhere holds no run (no archive.sqlite); give"),
+    "show: unknown design": ("show {home}/several zzz", "zzz"),
+    "replay: no run": ("replay {home} all", "{home} holds no run"),
+    "replay: unknown design": ("replay {home}/several zzz", "zzz"),
+    "replay: no such rung": ("replay {home}/several all --rung 3", "invalid choice: 3"),
+    "score: no module": ("score {home}/several", "no module is given; name at least one file"),
+    "score: no run": ("score {home} --reward r.py", "{home} holds no run"),
+    "score: no file": ("score {home}/several --reward {home}/none.py", "none.py cannot be read"),
+    "score: a folder": ("score {home}/several --network {home}", "{home} cannot be read"),
+    "report: no run": ("report {home}/nowhere", "holds no run"),
+    "compare: unfinished": ("compare {home}/several {home}", "{home} has no results.json: it is no finished run"),
+    "compare: twice": ("compare {home}/several {home}/several", "is given twice"),
+    "compare: other data": ("compare {home}/several {home}/elsewhere", "elsewhere used other data than {home}/several"),
+    "compare: broken": ("compare {home}/several {home}/broken", "broken/results.json is damaged; run the same"),
+    "eval: no checkpoint": ("--mode eval", "--mode eval needs --checkpoint"),
+    "eval: no policy": ("--mode eval --checkpoint {home}/model.pt --dataset csi100", "model.pt"),
+    "seeds: no mode": ("--mode sleep", "invalid choice: 'sleep'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_gets_one_line_and_exit_code_2(case: str, home: Path, several: Said) -> None:
+    for name, text in (("elsewhere", several.out.replace('"sha256": "', '"sha256": "0')), ("broken", several.out[:99])):
+        (home / name).mkdir(exist_ok=True)
+        (home / name / "results.json").write_text(text)
+    words, said = (text.format(home=home) for text in BAD_INPUT[case])
+    found = call(*words.split(), "--json")
+    assert (found.code, found.out) == (2, ""), found.err
+    assert said in found.err and found.err.count("\n") == 1 and "Traceback" not in found.err
+
+
+def test_a_model_that_is_not_here_is_told_before_anything_is_trained(home: Path) -> None:
+    said = call(*run_words(home, "no-model", "--arm", "full", "--llm", "gpt-9", "--json"))
+    assert said.code == 1 and "model 'gpt-9' is unknown; use smollm2" in said.err and said.err.count("\n") == 1
+    assert not events(home / "no-model", "run_started")
+
+
+@locked
+def test_an_interrupted_run_says_how_to_go_on_and_ends_as_if_it_had_not_been(home: Path, simulated: Said) -> None:
+    words = run_words(home, "interrupted", "--dynamic-only")
+    with subprocess.Popen(
+        [sys.executable, "-m", "se_rl.main", *words], env=TINY.environment(home) | {"COLUMNS": "200"}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        heard = []
+        for line in process.stderr:
+            heard.append(line)
+            if "default" in line and "..." not in line:  # the first design has its score
+                os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+                break
+        out, err = process.communicate(timeout=240)
+    told = err.strip().splitlines()[-1]
+    assert process.returncode == INTERRUPTED == 130, heard
+    assert (
+        "Traceback" not in err and out == "" and told.startswith("se-rl: interrupted; all that was finished is saved")
+    )
+    assert not (home / "interrupted" / "results.json").exists() and events(home / "interrupted", "evaluated")
+    resume = told.partition("go on with: se-rl ")[2].split()
+    assert resume == ["run", "--config", str(home / "interrupted" / "config.yaml"), "--out", str(home / "interrupted")]
+    again = call(*words, "--json")
+    assert again.code == 0 and untimed(json.loads(again.out)) == untimed(json.loads(simulated.out))
+    assert call(*resume, "--json").out == again.out
+
+
+# the seeds' command line, and what becomes of it
+
+
+def parsed(words: Sequence[str]) -> Any:
+    return settings_of(build_parser().parse_args(list(words)))
+
+
+@pytest.mark.parametrize(
+    ("words", "changes"),
+    [
+        ("--dataset csi100 --epochs 3", {"data": "csi100", "iterations": 3}),
+        ("--dataset csi100 --epochs 50", {"data": "csi100", "iterations": 50}),
+        ("--dataset nasdaq100 --llm owner/Model-70B", {"llm": "owner/Model-70B"}),
+        (
+            "--epochs 4 --seed 3 --no-dek --horizon 60",
+            {"iterations": 4, "seed": 3, "hle": False, "lle": False, "horizon": 60},
+        ),
+        ("--mode train --dataset my/bars.csv --preset standard", {"preset": "standard", "data": "my/bars.csv"}),
+    ],
+)
+def test_the_seeds_command_line_trains(words: str, changes: dict[str, Any]) -> None:
+    name = changes.pop("preset", "quick")
+    assert parsed(seeds_spelling(words.split())) == preset(name, **changes)
+
+
+def test_the_seeds_command_line_evaluates() -> None:
+    spelt = seeds_spelling(["--mode", "eval", "--checkpoint", "path/to/model.pt"])
+    assert spelt == ["evaluate", "path/to/model.pt", "--data", "nasdaq100"]
+    assert build_parser().parse_args(spelt).policy == Path("path/to/model.pt")
+
+
+@pytest.mark.parametrize("flag", ABLATIONS)
+def test_what_is_left_out(flag: str) -> None:
+    assert parsed(["run", f"--{flag}"]) == preset("quick", **ABLATIONS[flag][1])
+    both = parsed(["run", f"--{flag}", "--no-imagine", "--arm", "random"])
+    assert both == replace(preset("quick", **ABLATIONS[flag][1]), imagine=False, arm="random")
+
+
+def experiment(words: str, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> tuple[int, list[list[str]]]:
+    """The commands that the script gives."""
+    spec = importlib.util.spec_from_file_location("run_experiment", REPOSITORY / "scripts" / "run_experiment.py")
+    assert spec and spec.loader
+    script: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    given: list[list[str]] = []
+
+    def note(command: list[str]) -> int:
+        given.append(command)
+        return code
+
+    monkeypatch.setattr(script, "main", note)
+    monkeypatch.setattr(sys, "argv", ["run_experiment.py", *words.split()])
+    return script.experiment(), given
+
+
+def test_the_seeds_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, given = experiment("--dataset nasdaq100 --seeds 2 --no-dek", monkeypatch)
+    folders = [f"out/experiment/nasdaq100-no-dek-{seed}" for seed in range(2)]
+    assert code == 0 and given[-1] == ["compare", *folders]
+    runs = [parsed(words) for words in given[:-1]]
+    assert runs == [preset("quick", data="nasdaq100", seed=seed, hle=False, lle=False) for seed in range(2)]
+    assert build_parser().parse_args(given[1]).reuse == [Path(folders[0])]
+
+
+def test_an_experiment_of_several_arms_and_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    arms = "full no-dek random best-of-n static-only"
+    _, given = experiment(
+        f"--dataset csi100 --seeds 1 --preset tiny --out x --arms {arms} --json --epsilon 0.2", monkeypatch
+    )
+    runs = [parsed(words) for words in given[:-1]]
+    base = preset("tiny", data="csi100", epsilon=0.2)
+    assert runs == [
+        base, replace(base, hle=False, lle=False), replace(base, arm="random"), replace(base, arm="best-of-n"),
+        replace(base, worlds="static"),
+    ]  # fmt: skip
+    assert given[-1] == ["compare", *(f"x/csi100-{arm}-0" for arm in arms.split()), "--json"]
+    code, given = experiment("--seeds 3", monkeypatch, code=130)
+    assert code == 130 and len(given) == 1, "the others are not begun"
+    for words, said in (
+        ("--seeds 0", "--seeds is 0; use 1 or more"),
+        ("--arms best", "arm 'best' is unknown; use full"),
+    ):
+        with pytest.raises(SystemExit, match=said):
+            experiment(words, monkeypatch)
