@@ -92,7 +92,7 @@ def _test_table(_: Any, policies: honest.Policies, **__: Any) -> dict[str, Any]:
     names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP_specific", "over_TWAP_common")
     interval = {"mean": 0.0, "ci95": [-1.0, 1.0]}
     rows = {n: dict.fromkeys(names, v) | {"ours_over": interval, "over_TWAP": interval} for n, v in level.items()}
-    return {"methods": rows, **dict.fromkeys(("days", "orders", "notes", "checks", "by_day", "paths"), 4)}
+    return {"methods": rows, "notes": [], **dict.fromkeys(("days", "orders", "checks", "by_day", "paths"), 4)}
 
 
 def table(results: dict[str, Any]) -> str:

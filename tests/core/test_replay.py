@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny_run import DATA, make_data, tiny_config
 
 from se_rl.config import ConfigError, dump_yaml
 from se_rl.core import replay as replaying
+from se_rl.core.examiner import Seated, seats_of
 from se_rl.core.replay import accepted, future_blind, replay, score_by_hand
 from se_rl.core.settings import RunConfig
+from se_rl.core.workshop import Job
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.task import order_pairs
 from se_rl.evaluation.execution import ConstantSchedule
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, design_id
@@ -47,7 +54,7 @@ class Reads:
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> list[MarketData]:
+def made(monkeypatch: pytest.MonkeyPatch) -> list[MarketData]:
     """The data of every world that was made, in order: what a policy that peeks would get hold of."""
     seen: list[MarketData] = []
 
@@ -59,24 +66,24 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[MarketData]:
     return seen
 
 
-def blind(given: list[MarketData], ahead: int, *, day: int = DAY, offset: bool = False, **settings: Any) -> bool:
+def blind(made: list[MarketData], ahead: int, *, day: int = DAY, offset: bool = False, **settings: Any) -> bool:
     config = RunConfig(horizon=HORIZON, **settings)
-    return future_blind(MARKET, config, lambda *_: Reads(given[-1], ahead, day, offset=offset), SCALES)
+    return future_blind(MARKET, config, lambda *_: Reads(made[-1], ahead, day, offset=offset), SCALES)
 
 
-def test_who_looks_at_finished_bars_or_days_is_blind(given: list[MarketData]) -> None:
-    assert blind(given, -1) and blind(given, -3) and blind(given, 380, day=DAY - 1)
+def test_who_looks_at_finished_bars_or_days_is_blind(made: list[MarketData]) -> None:
+    assert blind(made, -1) and blind(made, -3) and blind(made, 380, day=DAY - 1)
 
 
 @pytest.mark.parametrize("ahead", [0, 1, 7, 15, 200])
-def test_who_looks_ahead_is_caught(given: list[MarketData], ahead: int) -> None:
-    assert not blind(given, ahead)
-    assert not blind(given, ahead, offset=True), "a price tells as much as a ratio"
-    assert not blind(given, ahead, scenario="multi", agents=3)
+def test_who_looks_ahead_is_caught(made: list[MarketData], ahead: int) -> None:
+    assert not blind(made, ahead)
+    assert not blind(made, ahead, offset=True), "a price tells as much as a ratio"
+    assert not blind(made, ahead, scenario="multi", agents=3)
 
 
-def test_who_knows_tomorrow_is_caught(given: list[MarketData]) -> None:
-    assert not blind(given, -1, day=DAY + 1)
+def test_who_knows_tomorrow_is_caught(made: list[MarketData]) -> None:
+    assert not blind(made, -1, day=DAY + 1)
 
 
 class Follows:
@@ -104,6 +111,51 @@ def test_who_acts_on_what_is_shown_is_blind_unless_the_world_shows_a_bar_too_muc
     assert not future_blind(MARKET, config, lambda *_: Follows(), SCALES)
 
 
+@settings(max_examples=12, deadline=None)
+@given(agents=st.integers(2, 5), horizon=st.sampled_from([20, 120, 390]))
+def test_agents_that_talk_trade_in_the_same_bars(agents: int, horizon: int) -> None:
+    orders, sessions = order_pairs(MARKET, horizon), len(MARKET.dates)
+    seats = seats_of(orders, agents, sessions=sessions)
+    tables = seats.reshape(-1, agents)
+    for part in (orders.row % sessions, orders.start, orders.side):
+        assert (part[tables] == part[tables[:, :1]]).all()
+    assert set(seats) == set(range(len(orders)))
+    shared = np.array([len(set(table)) for table in tables.tolist()])
+    assert (shared == agents).sum() == len(orders) // 4 * (4 // agents), "four symbols a window: whole tables first"
+
+
+def test_who_sits_elsewhere_acts_for_the_same_order() -> None:
+    class Echo:
+        def start(self, n: int, horizon: int) -> None:
+            self.n = n
+
+        def act(self, shown: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+            assert len(shown) == self.n
+            return shown[:, 0].astype(np.float64), -shown[:, 0].astype(np.float64)
+
+    orders = order_pairs(MARKET, HORIZON)
+    seats = seats_of(orders, 3, sessions=len(MARKET.dates))
+    actor = Seated(Echo(), seats, len(orders))
+    actor.start(len(orders), HORIZON)
+    shown = np.arange(len(orders), dtype=np.float32)[:, None]
+    ratio, offset = actor.act(shown)
+    assert np.array_equal(ratio, shown[:, 0]) and np.array_equal(offset, -ratio) and len(seats) == len(orders) // 4 * 6
+    assert np.array_equal(seats_of(orders, 1, sessions=6), np.arange(len(orders)))
+
+
+def test_who_listens_to_its_neighbour_is_blind() -> None:
+    class Listens(Follows):
+        """Does what its neighbours in a table of three see."""
+
+        def act(self, shown: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+            heard = shown.reshape(-1, 3, shown.shape[1]).mean(axis=1)
+            return super().act(np.repeat(heard, 3, axis=0))
+
+    for horizon in (HORIZON, len(MARKET.grid)):
+        config = RunConfig(horizon=horizon, scenario="multi", agents=3)
+        assert future_blind(MARKET, config, lambda *_: Listens(), SCALES)
+
+
 def test_the_past_stays_and_the_future_is_the_same_bars_in_another_order() -> None:
     bar = 100
     shuffled = replaying._shuffled(MARKET, DAY, bar, rng=np.random.default_rng(0))
@@ -117,6 +169,27 @@ def test_the_past_stays_and_the_future_is_the_same_bars_in_another_order() -> No
         assert np.array_equal(np.sort(before, axis=2), np.sort(after, axis=2))
     for day, first in ((DAY, bar), (DAY + 1, 0)):
         assert (MARKET.close[:, day, first:] != shuffled.close[:, day, first:]).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("changes", "equal"),
+    [({}, True), ({"arrays": "other"}, False), ({"policy": "other"}, False), ({"status": "failed"}, False),
+     ({"seconds": 9.0, "attempts": 2}, True)],
+)  # fmt: skip
+def test_what_is_not_the_same_again_is_told(changes: dict[str, Any], equal: bool) -> None:
+    stored = [Evaluation("ab", rung, 0, "ok", arrays="a", policy="p", isolation="strong") for rung in (0, 1)]
+    said: list[str] = []
+
+    class Workshop:
+        def evaluate(self, jobs: list[Job]) -> Iterator[tuple[Job, Evaluation, bool]]:
+            for job in reversed(jobs):
+                yield job, replace(stored[job.rung], **(changes if job.rung else {})), False
+
+    run: Any = SimpleNamespace(workshop=Workshop(), config=RunConfig(worlds="dynamic"), say=said.append)
+    found = replaying._again(run, Candidate("ab", {}, "draft"), stored)
+    assert [row["equal"] for row in found["evaluations"]] == [True, equal] and found["equal"] == equal
+    assert found["isolation"] == "strong" and found["future_blind"]
+    assert said[-1] == f"rung 1, seed 0: {'the same bits' if equal else 'DIFFERENT'}"
 
 
 @pytest.fixture
@@ -169,13 +242,15 @@ def test_what_cannot_be_replayed(place: Path, designs: list[str], rung: int | No
 
 
 def test_what_cannot_be_scored(place: Path, tmp_path: Path) -> None:
-    bytes_file, good = tmp_path / "binary.py", tmp_path / "good.py"
+    bytes_file, good, bad = (tmp_path / f"{name}.py" for name in ("binary", "good", "bad"))
     bytes_file.write_bytes(b"\xff\xfe\x00")
+    bad.write_text("import os\n")
     good.write_text("def reward(step):\n    return step.traded_share\n")
     for file, words in (
         (tmp_path / "nowhere.py", "nowhere.py cannot be read"),
         (tmp_path, "cannot be read"),
         (bytes_file, "binary.py cannot be read"),
+        (bad, r"bad.py is no valid reward \(static\): line 1: "),
         (good, f"the data {DATA} is not what the run used"),
     ):
         with pytest.raises(ConfigError, match=words) as told:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from se_rl.commands.parsing import FAILED, add_options, add_unsafe, given_settings, verb
+from se_rl.commands.parsing import FAILED, Parser, add_options, add_unsafe, given_settings, verb
 from se_rl.config import ConfigError, load_yaml
 
 INTERRUPTED = 130
@@ -271,7 +271,7 @@ def _need_run(folder: Path) -> None:
 
 def seeds_spelling(arguments: Sequence[str]) -> list[str]:
     """The seeds' command line (`--dataset D --epochs N [--llm NAME] [--mode eval --checkpoint P]`) in our words."""
-    parser = argparse.ArgumentParser(prog="python -m se_rl.main", allow_abbrev=False)
+    parser = Parser(prog="python -m se_rl.main", allow_abbrev=False)
     parser.add_argument("--mode", choices=("train", "eval"), default="train")
     parser.add_argument("--dataset", default="nasdaq100")
     parser.add_argument("--epochs")

@@ -109,6 +109,8 @@ def _test(a: str, b: str, difference: Any) -> dict[str, Any]:
 def _sentence(groups: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]) -> str:
     """Who is ahead, and whether that is shown: a control that wins is named first."""
     best = max(groups, key=lambda g: g["mean"])
+    if len(groups) > 1 and best["mean"] <= 0.0:
+        return "no arm found a design that is ahead of the default PPO on test days"
     if len(groups) == 1:
         return f"{best['arm']}: {best['mean']:+.2f} bps over the default PPO on test days, {best['runs']} runs"
     shown = [t for t in tests if best["arm"] in (t["a"], t["b"]) and t["p"] < 0.05 / len(tests)]

@@ -11,6 +11,7 @@ from se_rl.baselines import schedules
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import Fitted, fit_on_train, open_trial, results_table
 from se_rl.config import ConfigError
+from se_rl.core.examiner import Seated, seats_of
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
@@ -41,8 +42,9 @@ def evaluate_policy(
             half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps,
         )  # fmt: skip
         say(f"executing {len(trial.orders):,} orders with {path.name}")
-        actor, isolation = _actor(path, facts, room, horizon=world.horizon, rows=len(trial.orders))
-        record = execute(world, actor, Episodes(trial.orders)).record
+        seats = seats_of(trial.orders, facts["shape"]["agents"], sessions=len(trial.data.dates))
+        actor, isolation = _actor(path, facts, room, horizon=world.horizon, rows=len(seats))
+        record = execute(world, Seated(actor, seats, len(trial.orders)), Episodes(trial.orders)).record
     name = str(facts.get("name", path.stem))
     twap = trial.score("TWAP", schedules.twap(trial.orders))
     scores, bound = [twap, Score(name, trial.panel, record)], trial.bound()

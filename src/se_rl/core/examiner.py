@@ -85,9 +85,7 @@ class Examiner:
                 raise DataError(f"validation has {len(dates)} day; an error needs 2 or more: give more sessions")
             world = StaticWorld(data, horizon=config.horizon, dates=dates, scales=scales)
             blocks = day_blocks(dates)
-            found = [
-                StaticPanel(world, book_orders(order_pairs(data, config.horizon, dates=b), self.agents)) for b in blocks
-            ]
+            found = [StaticPanel(world, order_pairs(data, config.horizon, dates=block)) for block in blocks]
             self._panels = {rung: found[int(rung == LAST_RUNG)] for rung in range(LAST_RUNG + 1)}
         self._simulated: dict[tuple[int, int], tuple[DynamicWorld, Episodes]] = {}
 
@@ -105,7 +103,7 @@ class Examiner:
         scores: dict[str, Array] = {}
         if self._panels:
             panel = self._panels[rung]
-            scores |= panel.scores(play(panel.world, Episodes(panel.orders), open_policy))
+            scores |= panel.scores(play(panel.world, Episodes(panel.orders), open_policy, agents=self.agents))
         if self.config.weights["dynamic"]:
             for impact in (1, 2) if rung == LAST_RUNG else (1,):
                 world, episodes = self._episodes(rung, impact)
@@ -122,7 +120,7 @@ class Examiner:
             steps = np.arange(1, world.horizon + 1)
             return {"world": "dynamic", **_path(steps, np.full(len(steps), np.nan), run.record.fills[0], left)}
         panel = self._panels[0]
-        run = play(panel.world, Episodes(panel.orders), open_policy)
+        run = play(panel.world, Episodes(panel.orders), open_policy, agents=self.agents)
         fills, price = run.record.forced_fills[0], panel.panel.price[0]
         minutes = panel.orders.start[0] + np.arange(panel.orders.horizon)
         path = _path(minutes, price, fills, 1.0 - np.cumsum(fills))
@@ -155,26 +153,65 @@ def simulated(
     return world, world.bank.episodes(np.arange(len(world.bank)), horizon=world.horizon)
 
 
-def play(world: World, episodes: Episodes, open_policy: Open) -> Executed:
-    """Execute the episodes with a policy that is opened for them and closed again."""
-    actor = open_policy(world.name, world.horizon, len(episodes))
+def play(world: World, episodes: Episodes, open_policy: Open, *, agents: int = 1) -> Executed:
+    """Execute the episodes with a policy that is opened for them and closed again; `agents` of it talk to each other."""
+    actor = opened(world, episodes.orders, open_policy, agents=agents)
     try:
         return execute(world, actor, episodes)
     finally:
         getattr(actor, "close", lambda: None)()
 
 
+def opened(world: World, orders: Orders, open_policy: Open, *, agents: int = 1) -> Actor:
+    """The policy for these orders; on history, where agents share no book, those of one window talk."""
+    if not isinstance(world, StaticWorld) or agents == 1:
+        return open_policy(world.name, world.horizon, len(orders))
+    seats = seats_of(orders, agents, sessions=len(world.data.dates))
+    return Seated(open_policy(world.name, world.horizon, len(seats)), seats, len(orders))
+
+
+def seats_of(orders: Orders, agents: int, *, sessions: int) -> npt.NDArray[np.int64]:
+    """Which order sits at each place of the policy's batch, where `agents` neighbours talk.
+
+    Neighbours trade in the same bars: who began later, or on a later day, would tell the others their future. Where a
+    window's orders do not fill the last table, its last order sits there more than once.
+    """
+    if agents == 1:
+        return np.arange(len(orders))
+    window = np.stack([orders.row % sessions, orders.start, orders.side])
+    _, which, count = np.unique(window, axis=1, return_inverse=True, return_counts=True)
+    by_window, first = np.argsort(which.ravel(), kind="stable"), np.cumsum(count) - count
+    places = -(-count // agents) * agents
+    place = np.arange(places.sum()) - np.repeat(np.cumsum(places) - places, places)
+    return by_window[np.repeat(first, places) + np.minimum(place, np.repeat(count - 1, places))]
+
+
+class Seated:
+    """An actor whose batch has another order than the orders: `seats` says which of them sits where."""
+
+    def __init__(self, inner: Actor, seats: npt.NDArray[np.int64], orders: int) -> None:
+        self._inner, self._seats = inner, seats
+        self._place = np.empty(orders, np.int64)
+        self._place[seats] = np.arange(len(seats))
+
+    def start(self, n: int, horizon: int) -> None:
+        """A new batch of orders begins."""
+        self._inner.start(len(self._seats), horizon)
+
+    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
+        """What each order's agent does."""
+        ratio, offset = self._inner.act(observation[self._seats])
+        return ratio[self._place], offset[self._place]
+
+    def close(self) -> None:
+        """End the policy."""
+        getattr(self._inner, "close", lambda: None)()
+
+
 def day_blocks(dates: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
     """Validation days for the search and, where there are enough, others for the last rung."""
     first = int(np.ceil(SEARCH_DAYS * len(dates)))
     return (dates[:first], dates[first:]) if len(dates) - first >= 2 else (dates, dates)
-
-
-def book_orders(orders: Orders, agents: int) -> Orders:
-    """Orders whose number fills whole books on both sides."""
-    half = len(orders) // 2
-    kept = half - half % agents
-    return orders if kept == half else orders.take(np.concatenate([np.arange(kept), half + np.arange(kept)]))
 
 
 def _path(minutes: npt.NDArray[Any], price: Array, fills: Array, left: Array) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,14 @@ Policies = Mapping[str, Sequence[Open]]
 """For each method the policies of its training seeds."""
 
 
-def history_table(config: RunConfig, policies: Policies, *, say: Callable[[str], None]) -> dict[str, Any]:
+def history_table(
+    config: RunConfig,
+    policies: Policies,
+    *,
+    agents: int = 1,
+    benchmark: Literal["vwap", "twap"] = "vwap",
+    say: Callable[[str], None],
+) -> dict[str, Any]:
     """The test days: our design, the default and the naive one beside the classical strategies, under all self-checks."""
 
     by_seed: dict[str, list[Array]] = {}
@@ -38,20 +45,21 @@ def history_table(config: RunConfig, policies: Policies, *, say: Callable[[str],
     def others(trial: Trial, dataset: DataSet, fitted: Fitted) -> list[Learned]:
         scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
         world = StaticWorld(trial.data, horizon=trial.orders.horizon, scales=scales)
-        runs = {name: [play(world, Episodes(trial.orders), seed) for seed in seeds] for name, seeds in policies.items()}
+        orders = Episodes(trial.orders)
+        runs = {name: [play(world, orders, seed, agents=agents) for seed in seeds] for name, seeds in policies.items()}
         by_seed.update(
             {name: [Score(name, trial.panel, run.record).pa() for run in done] for name, done in runs.items()}
         )
         return [Learned(name, (), tuple(done)) for name, done in runs.items()]
 
-    table = BaselinesConfig(data=config.data, split="test", horizon=config.horizon)
+    table = BaselinesConfig(data=config.data, split="test", horizon=config.horizon, benchmark=benchmark)
     found = run_baselines(table, others=others, per_order=True, say=say)
     found.pop("policies")
-    orders = found.pop("per_order")
+    by_order = found.pop("per_order")
     ours = by_seed[OURS]
     for name, row in found["methods"].items():
         if name != OURS:
-            row["ours_over"] = over(ours, by_seed.get(name) or [orders[f"{name}: PA"]] * len(ours), orders["date"])
+            row["ours_over"] = over(ours, by_seed.get(name) or [by_order[f"{name}: PA"]] * len(ours), by_order["date"])
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.config import ConfigError, load_yaml
-from se_rl.core.examiner import Open, book_orders
+from se_rl.core.examiner import Open, opened
 from se_rl.core.ladder import SCREEN, SEARCH
 from se_rl.core.proposing import hashes
 from se_rl.core.run import Run
@@ -27,6 +27,7 @@ from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes
 from se_rl.evaluation.execution import Actor, execute
+from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, design_id
 from se_rl.records.run_folder import RunFolder
@@ -107,6 +108,9 @@ def score_by_hand(
     with ExitStack() as stack:
         folder, archive, config = _opened(stack, place, read_only=False)
         sources = {name: _read(path) for name, path in files.items()}
+        for code_type, text in sources.items():
+            if (problem := check_source(text, code_type)) is not None:  # before anything heavy
+                raise ConfigError(f"{files[code_type]} is no valid {code_type} (static): {problem.message}")
         run = Run(config, folder, archive, say=say, unsafe=unsafe)
         stack.callback(run.close)
         _same_data((archive.find("run_started") or {}).get("data", {}), run.facts)
@@ -146,15 +150,15 @@ def score_by_hand(
 def future_blind(data: MarketData, config: RunConfig, open_policy: Open, scales: Any, *, seed: int = 0) -> bool:
     """Whether a policy's actions stay the same, bit for bit, when everything after the middle of its window is shuffled."""
     day = max(0, len(data.dates) - 2)
-    pairs = order_pairs(data, config.horizon, dates=data.dates[day : day + 1])
-    orders = book_orders(pairs, config.agents if config.scenario == "multi" else 1)
+    orders = order_pairs(data, config.horizon, dates=data.dates[day : day + 1])
+    agents = config.agents if config.scenario == "multi" else 1
     first = orders.start == orders.start.min()
     steps = config.horizon // 2
     bar = int(orders.start.min()) + steps
     seen = []
     for bars in (data, _shuffled(data, day, bar, rng=np.random.default_rng(seed))):
         world = StaticWorld(bars, horizon=config.horizon, dates=data.dates[day : day + 1], scales=scales)
-        actor = _Watched(open_policy(world.name, world.horizon, len(orders)))
+        actor = _Watched(opened(world, orders, open_policy, agents=agents))
         execute(world, actor, Episodes(orders))
         actor.close()
         seen.append(np.stack([step[first] for step in actor.actions[: steps + 1]]))

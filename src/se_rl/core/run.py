@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -84,6 +84,7 @@ class Run:
         dates = {split: dataset.dates(split) for split in ("train", "valid")}
         train = dataset.split("train")
         self.scales = FeatureScales.fit(train)
+        self.benchmark: Literal["vwap", "twap"] = "vwap" if train.volume is not None else "twap"
         known_days = dataset.data.select(dates=np.concatenate([dates["train"], dates["valid"]]))  # no test day in it
         del dataset
         examiner = Examiner(config, known_days, dates=dates["valid"], scales=self.scales)
@@ -112,9 +113,11 @@ class Run:
         champion = self.search.ladder.champion(finalists)
         results = self._results(reason, finalists, champion, naive.id)
         self._event("finished", "finished", {"stop_reason": reason, "best": results["best"]})
-        write_text(self.folder.results, to_json(results))
+        written = to_json(results)
+        write_text(self.folder.results, written)
         write_text(self.folder.report, run_page(self.folder.path))
-        return results
+        found: dict[str, Any] = json.loads(written)  # as a finished run gives it back: what is undefined is null
+        return found
 
     def close(self) -> None:
         """End the locked room."""
@@ -216,8 +219,11 @@ class Run:
         self._save_policy(champion)
         openings = self.archive.open_test(key=key_of("test"), data_hash=self.facts["sha256"], candidate=champion)
         self.say("opening the test days")
+        agents = self.workshop.examiner.agents
         try:
-            table = self.workshop.patiently(lambda: honest.history_table(config, policies, say=self.say))
+            table = self.workshop.patiently(
+                lambda: honest.history_table(config, policies, agents=agents, benchmark=self.benchmark, say=self.say)
+            )
         except SandboxError as error:
             if champion == ladder.default.id:
                 raise
@@ -226,7 +232,6 @@ class Run:
         ours = table["methods"][honest.OURS]
         dynamic = {}
         if config.worlds != "static":
-            agents = self.workshop.examiner.agents
             dynamic = self.workshop.patiently(
                 lambda: honest.market_tables(config, agents, policies, self.grid, say=self.say)
             )
@@ -314,7 +319,7 @@ def run_search(
         folder = stack.enter_context(RunFolder(out))
         folder.check_config(to_dict(config))
         archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs))
-        if archive.find("finished") is not None and (done := _written(folder)) is not None:
+        if archive.find("finished") is not None and _whole(archive) and (done := _written(folder)) is not None:
             return done
         others = [RunFolder(place) for place in reuse if RunFolder(place).archive.exists()]
         opened = [stack.enter_context(Archive.open(o.archive, blobs=o.blobs, read_only=True)) for o in others]
@@ -322,6 +327,14 @@ def run_search(
         run = Run(config, folder, archive, library=library, **options)
         stack.callback(run.close)
         return run.run()
+
+
+def _whole(archive: Archive) -> bool:
+    """Whether every file that the archive names is there: what was lost is made again by going through the loop."""
+    names = {name for e in archive.evaluations() if e.ok for name in (e.arrays, e.policy, e.curve)}
+    names |= {adapter.weights for adapter in archive.adapters()} | {call.reply for call in archive.calls()}
+    names |= {name for c in archive.candidates() for name in (*c.modules.values(), c.prompt) if name}
+    return all(map(archive.has_blob, names))
 
 
 def _written(folder: RunFolder) -> dict[str, Any] | None:
