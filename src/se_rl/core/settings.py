@@ -163,7 +163,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "iterations": 2, "parents": 1, "siblings": 2, "promoted": 1, "finalists": 1, "work": 0.12, "seeds": (1, 1, 1),
         "horizon": 30, "dynamic_horizon": 10, "episodes": (20, 20, 20), "bank": 64, "samples": 1024,
     },
-    "quick": {"work": 2.7},
+    "quick": {"work": 2.1},
     "standard": {
         "iterations": 4, "parents": 2, "siblings": 4, "work": 3.6, "seeds": (1, 2, 5), "episodes": (500, 1000, 2000),
     },
