@@ -30,7 +30,7 @@ def main() -> None:
         by_data.setdefault(json.loads((place / "results.json").read_text())["data"]["sha256"], []).append(place)
     print("# What the evolution found\n")
     print(
-        "Made by `python benchmarks/evolution_tables.py` from finished runs of `scripts/run_experiment.py`; bps throughout.\n"
+        "Made by `python benchmarks/evolution_tables.py` from finished runs of `se-rl run`; bps throughout.\n"
     )
     for places in by_data.values():
         section(sorted(places))
@@ -50,6 +50,13 @@ def section(places: Sequence[Path]) -> None:
         f"{rungs} work units with {', '.join(map(str, config['seeds']))} trainings, designer {config['llm']}, isolation "
         f"{first['isolation']}. Budgets are {'equal' if found['equal_budget'] else 'NOT equal'}. Code {first['code_hash'][:8]}.\n"
     )
+    seeds = {
+        g["arm"]: ", ".join(str(r["seed"]) for r in found["runs"] if r["arm"] == g["arm"]) for g in found["groups"]
+    }
+    print(
+        f"Seeds of the searches: {'; '.join(f'{arm} {of}' for arm, of in seeds.items())}. Trainings have seeds of their own,"
+    )
+    print("so those of the default and of the naive design are the same in every search.\n")
     print(f"**{found['sentence']}.**\n")
     arms(found)
     tests(found)

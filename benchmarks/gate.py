@@ -23,8 +23,8 @@ import numpy.typing as npt
 from se_rl.core.honest import over
 from se_rl.core.ladder import LAST, SCREEN, SEARCH, Ladder
 from se_rl.core.settings import RunConfig, preset
-from se_rl.core.standing import Array
 from se_rl.core.workshop import Job
+from se_rl.evaluation.standing import Array
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id, key_of
 
 TEST = 3

@@ -13,8 +13,8 @@ from test_ladder import CONFIG, DEFAULT_DESIGN, EFFECTS, Workshop, climbed, desi
 
 from se_rl.core.honest import finalists_table, learning, over, seeds_of, selection, verdict
 from se_rl.core.ladder import LAST, SCREEN, Ladder
-from se_rl.core.standing import SEED_SD
 from se_rl.evaluation.comparison import clustered_mean
+from se_rl.evaluation.standing import SEED_SD
 from se_rl.records.entries import Candidate, Evaluation
 
 CHAMPION = Candidate("abc", {}, "tweak")

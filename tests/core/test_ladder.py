@@ -15,7 +15,7 @@ import pytest
 
 from se_rl.core.ladder import LAST, SCREEN, SEARCH, Ladder
 from se_rl.core.settings import RunConfig, preset
-from se_rl.core.standing import SEED_SD, pooled_seed_sd
+from se_rl.evaluation.standing import SEED_SD, pooled_seed_sd
 from se_rl.records.entries import DEFAULT, Candidate, design_id
 
 REPOSITORY = Path(__file__).resolve().parents[2]

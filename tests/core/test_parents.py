@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from se_rl.core.parents import ParetoParents
-from se_rl.core.standing import Standing
+from se_rl.evaluation.standing import Standing
 
 REGIMES = ("all", "calm", "wild", "simulated")
 LEVELS = st.floats(-3, 3, allow_subnormal=False)

@@ -15,7 +15,7 @@ from se_rl.llm.backends import Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, anonymous, build_prompt, default_micro, module_text
-from se_rl.modules.defaults import default_source
+from se_rl.modules.default_sources import default_source
 from se_rl.modules.static_check import check_source
 from se_rl.records.entries import DEFAULT, Candidate, Instruction, design_id, sha256
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from run_fixture import BEST, make_run
 
-from se_rl.modules.contracts import CODE_TYPES
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id
-from se_rl.report.run_designs import default_source, judge, read_run, side_by_side
+from se_rl.report.run_designs import judge, read_run, side_by_side
 
 DEFAULT_ID = design_id({})
 
@@ -77,10 +75,3 @@ def test_a_diff_holds_both_texts(left: list[str], right: list[str]) -> None:
     assert [old for _, old, _ in rows if old is not None] == "\n".join(left).splitlines()
     assert [new for _, _, new in rows if new is not None] == "\n".join(right).splitlines()
     assert all(old == new for kind, old, new in rows if kind == "same")
-
-
-def test_the_default_has_a_text_to_differ_from() -> None:
-    sources = {name: default_source(name) for name in CODE_TYPES}
-    assert "twap_fill_price" in sources["reward"] and "class Network" in sources["network"]
-    assert sources["imagination"] == "" and default_source("unknown") == ""
-    assert all(ast.parse(text) for text in sources.values())

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from se_rl.config import ConfigError
-from se_rl.core.standing import standing
+from se_rl.evaluation.standing import standing
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, Instruction, design_id, sha256
 from se_rl.records.files import to_json

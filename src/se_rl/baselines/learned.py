@@ -149,7 +149,7 @@ def dynamic_rows(
     constant = best_constant(ground, np.random.default_rng(0))
     grid = execute(fresh, constant, episodes)
     neutral = Neutral(constant.multiple, constant.offset) if from_grid else Neutral()
-    rows = {"TWAP": _twap_row(grid), "grid constant": grid.summary() | {"schedule": constant.words(takes_price)}}
+    rows = {"TWAP": grid.twap().summary(), "grid constant": grid.summary() | {"schedule": constant.words(takes_price)}}
     for name, modules in designs.items():
         learned = learn(
             name, modules, ground, where="dynamic", fresh=fresh, episodes=episodes, budget=config.budget,
@@ -157,12 +157,6 @@ def dynamic_rows(
         )  # fmt: skip
         rows[name] = learned.whole.summary() | learned.seeds()
     return rows
-
-
-def _twap_row(run: Executed) -> dict[str, Any]:
-    """TWAP by market orders, beside itself."""
-    zeros = np.zeros_like(run.forced)
-    return replace(run, gain=run.twap_gain, forced=zeros, passive=zeros, distinct_actions=1).summary()
 
 
 def save_policies(folder: Path, policies: Sequence[Learned], *, data: Mapping[str, Any]) -> None:

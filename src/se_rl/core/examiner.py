@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from se_rl.baselines import schedules
 from se_rl.core.settings import RunConfig
-from se_rl.core.standing import Array
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.dynamic_world import DynamicWorld
@@ -24,6 +23,7 @@ from se_rl.environments.task import Orders, order_pairs
 from se_rl.environments.worlds import Episodes, World
 from se_rl.evaluation.evaluator import Panel, Score
 from se_rl.evaluation.execution import Actor, Executed, execute
+from se_rl.evaluation.standing import Array
 
 VALID_SEED, TEST_SEED = 2, 3
 """Seeds of the simulated episodes that the search scores on, and of those that stay sealed (training uses 1)."""

@@ -15,14 +15,14 @@ from se_rl.baselines.table import Fitted, Trial, run_baselines
 from se_rl.core.examiner import TEST_SEED, Open, play, simulated
 from se_rl.core.ladder import LAST, SCREEN, Ladder
 from se_rl.core.settings import RunConfig
-from se_rl.core.standing import SEED_SD, Array
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.evaluation.comparison import Estimate, clustered_mean, day_means, selection_hurdle, spa_p_value
 from se_rl.evaluation.evaluator import Score
-from se_rl.evaluation.execution import ConstantSchedule, Executed, execute
+from se_rl.evaluation.execution import ConstantSchedule, execute
+from se_rl.evaluation.standing import SEED_SD, Array
 from se_rl.records.entries import Candidate, Evaluation
 
 OURS, STRONG, NAIVE = "SE-RL (best design)", "PPO strong", "PPO naive"
@@ -63,6 +63,14 @@ def history_table(
     return found
 
 
+def final_metrics(table: Mapping[str, Any], *, is_default: bool) -> dict[str, Any]:
+    """Our row of the test days, and what it gains over the default PPO: exactly nothing where it is the default."""
+    names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP", "over_TWAP_specific", "over_TWAP_common")
+    nothing = {"mean": 0.0, "se": 0.0, "ci95": [0.0, 0.0]}
+    over_default = nothing if is_default else table["methods"][STRONG]["ours_over"]
+    return {name: table["methods"][OURS][name] for name in names} | {"over_default": over_default}
+
+
 def over(ours: Sequence[Array], theirs: Sequence[Array], dates: npt.NDArray[np.integer]) -> dict[str, Any]:
     """What trainings of one design gain per order over another's, seed by seed: the errors of days and of seeds together.
 
@@ -88,20 +96,13 @@ def market_tables(
         say(f"simulated markets, orders of {impact}x the usual size")
         world, episodes = simulated(config, agents, seed=TEST_SEED, orders=config.episodes[LAST], impact=impact)
         constant = execute(world, grid, episodes)
-        rows = {"TWAP": _as_twap(constant).summary(), "grid constant": constant.summary()}
+        rows = {"TWAP": constant.twap().summary(), "grid constant": constant.summary()}
         rows["grid constant"]["schedule"] = grid.words(world.takes_price)
         for name, seeds in policies.items():
             learned = Learned(name, (), tuple(play(world, episodes, seed) for seed in seeds))
             rows[name] = learned.whole.summary() | learned.seeds()
         tables[f"x{impact}"] = rows
     return tables
-
-
-def _as_twap(run: Executed) -> Executed:
-    from dataclasses import replace
-
-    zeros = np.zeros_like(run.forced)
-    return replace(run, gain=run.twap_gain, forced=zeros, passive=zeros, distinct_actions=1)
 
 
 def selection(ladder: Ladder, champion: str, *, proposed: int) -> dict[str, Any]:

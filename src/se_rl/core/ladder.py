@@ -12,8 +12,8 @@ from math import isfinite
 from typing import Any
 
 from se_rl.core.settings import FUTILITY_SEEDS, RunConfig
-from se_rl.core.standing import Array, Standing, pooled_seed_sd, shrunken, standing
 from se_rl.core.workshop import Job, Workshop
+from se_rl.evaluation.standing import Array, Standing, pooled_seed_sd, shrunken, standing
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, key_of
 

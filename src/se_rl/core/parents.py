@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from se_rl.core.standing import Standing
+from se_rl.evaluation.standing import Standing
 
 
 @dataclass

@@ -18,7 +18,7 @@ import numpy as np
 from se_rl.llm.backends import Proposal
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, default_micro
-from se_rl.modules.defaults import default_source
+from se_rl.modules.default_sources import default_source
 from se_rl.modules.grammar import random_design
 from se_rl.records.entries import Candidate, Instruction, design_id, sha256
 

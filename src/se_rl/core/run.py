@@ -229,7 +229,6 @@ class Run:
                 raise
             note = f"design {champion} was chosen, but its policy failed on the test days: {error}"
             return self._results(reason, finalists, ladder.default.id, naive, notes=(note,))
-        ours = table["methods"][honest.OURS]
         dynamic = {}
         if config.worlds != "static":
             dynamic = self.workshop.patiently(
@@ -239,12 +238,8 @@ class Run:
         used = self.meter.usage()
         cost = {name: used[name] for name in ("calls", "tokens_in", "tokens_out", "usd")}
         model = config.llm if config.arm != "random" else "none"
-        nothing = {"mean": 0.0, "se": 0.0, "ci95": [0.0, 0.0]}
-        is_default = champion == ladder.default.id
-        over_default = {"over_default": nothing if is_default else table["methods"][honest.STRONG]["ours_over"]}
-        names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP", "over_TWAP_specific", "over_TWAP_common")
         results: dict[str, Any] = {
-            "final_metrics": {name: ours[name] for name in names} | over_default,
+            "final_metrics": honest.final_metrics(table, is_default=champion == ladder.default.id),
             "best": champion,
             "baselines": table["methods"],
             "dynamic": dynamic,

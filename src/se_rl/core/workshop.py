@@ -20,10 +20,10 @@ import numpy as np
 from se_rl.config import to_dict
 from se_rl.core.examiner import Examiner, Open
 from se_rl.core.settings import RunConfig
-from se_rl.core.standing import Array
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.evaluation.standing import Array
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, key_of
@@ -53,7 +53,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Training:
+class Underway:
     """A job under way, its how many-th attempt, and the sources it was given."""
 
     job: Job
@@ -205,7 +205,7 @@ class Workshop:
 
     def _train(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
         """Keep `workers` trainings going; score each as it ends, while the others go on."""
-        queue, running = [(job, 1) for job in jobs][::-1], list[Training]()
+        queue, running = [(job, 1) for job in jobs][::-1], list[Underway]()
         while queue or running:
             while queue and len(running) < self.workers:
                 running.append(self._start(*queue.pop()))
@@ -224,7 +224,7 @@ class Workshop:
                 running.append(self._start(*queue.pop()))
             yield done.job, self._scored(done.job, trained, done.attempt)
 
-    def _start(self, job: Job, attempt: int) -> Training:
+    def _start(self, job: Job, attempt: int) -> Underway:
         sources, work = self.archive.sources(job.candidate), self.config.rungs[job.rung]
         how: dict[str, Any] = {
             "config": train_config(self.config, job.rung),
@@ -233,7 +233,7 @@ class Workshop:
         call = self.patiently(
             lambda: self.room.start(sources, ground=self.ground, seed=job.seed, neutral=self._neutral(), **how)
         )
-        return Training(job, call, attempt, sources)
+        return Underway(job, call, attempt, sources)
 
     def _scored(self, job: Job, trained: LockedTraining, attempt: int) -> Evaluation:
         """Examine a finished training."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -66,6 +66,11 @@ class Executed:
         difference = self.gain - self.twap_gain
         known = np.isfinite(difference)
         return clustered_mean(difference[known], self.clusters[known])
+
+    def twap(self) -> Executed:
+        """TWAP by market orders on the same episodes, as if it had been executed."""
+        zeros = np.zeros_like(self.forced)
+        return replace(self, gain=self.twap_gain, forced=zeros, passive=zeros, distinct_actions=1)
 
     def summary(self) -> dict[str, Any]:
         """Costs in bps (lower is better) and what the policy does."""

@@ -105,28 +105,3 @@ class Modules:
 
         known = NETWORK_CONSTANTS[name]
         return min(max(float(getattr(self.network, name, known.default)), known.low), known.high)
-
-
-def default_source(code_type: str) -> str:
-    """The default module as a designer would write it: the text that a prompt shows where a design has none of its own."""
-    import ast
-    import inspect
-
-    from se_rl.modules.contracts import PROFILE_RANGES
-
-    if code_type == "profiling":
-        values = MarketProfile()
-        lines = "".join(f'        "{name}": {getattr(values, name)!r},\n' for name in PROFILE_RANGES)
-        return f"def profile():\n    return {{\n{lines}    }}\n"
-    live: dict[str, Any] = {
-        "reward": reward, "network": Network, "communication": Communication, "imagination": imagine,
-    }  # fmt: skip
-    tree = ast.parse(inspect.getsource(live[code_type]).replace("squash(", "torch.tanh("))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            node.body = node.body[1:] if ast.get_docstring(node) is not None else node.body
-        if isinstance(node, ast.FunctionDef):
-            node.returns = None
-            for argument in node.args.args:
-                argument.annotation = None
-    return ast.unparse(tree) + "\n"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from rich.table import Table
 from rich.text import Text
 
-from se_rl.evaluation.comparison import clustered_mean
+from se_rl.evaluation.standing import standing
 from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation
 from se_rl.report.terminal import number
 from se_rl.sandbox.calls import printable
@@ -89,32 +89,15 @@ class OverDefault:
         if not pairs:
             return None
         own, default = ([self._arrays(e.arrays) for e in side] for side in zip(*pairs, strict=True))
-        score = variance = 0.0
-        for world, weight in self._weights.items():
-            names = [name for name in own[0] if name == world or name.startswith(f"{world}_x")]
-            if weight and names:
-                parts = [_difference(own, default, name) for name in names]
-                score += weight * float(np.mean([mean for mean, _ in parts]))
-                # errors are averaged, not pooled: the same episodes at two sizes are no two samples
-                variance += (weight * float(np.mean([se for _, se in parts]))) ** 2
-        if not math.isfinite(score):
+        found = standing("", 0, own, default, weights=self._weights, regimes={}, seed_sd=0.0)
+        if not math.isfinite(found.score):
             return None
-        half = 1.96 * math.sqrt(variance)
-        return {"mean": score, "se": math.sqrt(variance), "ci95": [score - half, score + half]}
+        return {"mean": found.score, "se": found.se, "ci95": list(found.ci95)}
 
 
 def _load(content: bytes) -> Arrays:
     with np.load(io.BytesIO(content), allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
-
-
-def _difference(own: Sequence[Arrays], default: Sequence[Arrays], name: str) -> tuple[float, float]:
-    mean = np.mean([mine[name] - theirs[name] for mine, theirs in zip(own, default, strict=True)], axis=0)
-    known, day = np.isfinite(mean), own[0].get(f"{name}_day")
-    if known.sum() < 2:
-        return math.nan, math.nan
-    found = clustered_mean(mean[known], (np.arange(len(mean)) if day is None else day.astype(int))[known])
-    return found.mean, found.se
 
 
 def curves(archive: Archive, evaluations: Sequence[Evaluation]) -> dict[str, list[float]]:

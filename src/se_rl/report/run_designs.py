@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from se_rl.modules.contracts import CONTRACTS
 from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event
 from se_rl.report.design_rows import OverDefault, best_design
@@ -121,23 +118,6 @@ def lineage(designs: Sequence[Design], best: str) -> list[str]:
     while line and (above := parents.get(line[-1])) and above[0] not in line:
         line.append(above[0])
     return line[::-1]
-
-
-def default_source(code_type: str) -> str:
-    """The hand-written default of a module as a designer would write it: no docstrings, no annotations; "" where the
-    default is to do without. Read as text, because to import it takes torch."""
-    text = (Path(__file__).parents[1] / "modules" / "defaults.py").read_text(encoding="utf-8")
-    if code_type not in CONTRACTS or code_type == "imagination":
-        return ""
-    found = [node for node in ast.parse(text).body if getattr(node, "name", "") == CONTRACTS[code_type].entry]
-    for node in (inner for outer in found for inner in ast.walk(outer)):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
-            node.body = node.body[1:]
-        if isinstance(node, ast.FunctionDef):
-            node.returns = None
-            for argument in node.args.args:
-                argument.annotation = None
-    return "".join(ast.unparse(node) + "\n" for node in found)
 
 
 def side_by_side(left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from se_rl.modules.default_sources import default_source
 from se_rl.records.entries import Evaluation
 from se_rl.report.baselines_page import iso_date, plain, signed
 from se_rl.report.design_rows import prompt_of
 from se_rl.report.run_charts import MARKS
-from se_rl.report.run_designs import Design, Run, default_source, side_by_side
+from se_rl.report.run_designs import Design, Run, side_by_side
 
 LOST = "(its file is lost or damaged)"
 
@@ -105,7 +106,9 @@ def diffs(run: Run) -> Iterator[dict[str, Any]]:
 
 def _source(run: Run, code_type: str, sha: str | None) -> str:
     """A module's text; where it is not designed, that of the default."""
-    return (run.text(sha) or LOST) if sha else default_source(code_type)
+    if not sha:  # without a designed imagination there is none
+        return "" if code_type == "imagination" else default_source(code_type)
+    return run.text(sha) or LOST
 
 
 def curve(run: Run) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from se_rl.core.standing import SEED_PRIOR, SEED_SD, Array, Standing, pooled_seed_sd, shrunken, standing
+from se_rl.evaluation.standing import SEED_PRIOR, SEED_SD, Array, Standing, pooled_seed_sd, shrunken, standing
 
 DAY = np.repeat(np.arange(5.0), 4)
 WEIGHTS = {"static": 0.6, "dynamic": 0.4}
