@@ -29,9 +29,7 @@ def main() -> None:
     for place in folders:
         by_data.setdefault(json.loads((place / "results.json").read_text())["data"]["sha256"], []).append(place)
     print("# What the evolution found\n")
-    print(
-        "Made by `python benchmarks/evolution_tables.py` from finished runs of `se-rl run`; bps throughout.\n"
-    )
+    print("Made by `python benchmarks/evolution_tables.py` from finished runs of `se-rl run`; bps throughout.\n")
     for places in by_data.values():
         section(sorted(places))
 
