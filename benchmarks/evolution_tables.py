@@ -16,6 +16,10 @@ import numpy as np
 
 from se_rl.core.compare import compare
 from se_rl.core.honest import OURS
+from se_rl.core.ladder import SCREEN
+from se_rl.records.archive import Archive
+from se_rl.records.entries import DEFAULT, NAIVE
+from se_rl.report.design_rows import OverDefault
 
 Rows = Iterable[Sequence[str]]
 
@@ -60,7 +64,8 @@ def section(places: Sequence[Path]) -> None:
     tests(found)
     runs(found, results)
     baselines(results)
-    learning(results)
+    designers(found, places)
+    learning(found, results)
 
 
 def arms(found: dict[str, Any]) -> None:
@@ -146,21 +151,52 @@ def baselines(results: Sequence[dict[str, Any]]) -> None:
         print(f"Chosen designs of all runs, {size}: saved {', '.join(signed(value) for value in ours)}.\n")
 
 
-def learning(results: Sequence[dict[str, Any]]) -> None:
-    """The score at each budget: who learns fast, and what is left of it at three times the search's budget."""
-    print("### Learning speed and the last rung, apart (weighted gain over TWAP on validation)\n")
+def designers(found: dict[str, Any], places: Sequence[Path]) -> None:
+    """How good designs are when they are written, by iteration: whether a designer becomes better at it."""
+    print("### The designers: what they wrote, at the screen, over the default on validation\n")
+    by_arm: dict[str, list[dict[int, list[float]]]] = {}
+    for run, place in zip(found["runs"], places, strict=True):
+        by_arm.setdefault(run["arm"], []).append(screened(place))
+    iterations = sorted({number for runs in by_arm.values() for run in runs for number in run})
     rows = []
-    for result in results:
-        if result["verdict"].startswith("No design"):
-            continue
-        told = result["learning"]
-        cells = [f"{signed(b)} ({signed(b - d)})" for b, d in zip(told["best"], told["default"], strict=True)]
-        rows.append((result["best"], *cells))
-    works = results[0]["learning"]["work"]
-    if not rows:
-        print("No run chose a design of its own.\n")
-        return
-    table(("champion", *(f"{work:g} units (over the default)" for work in works)), rows)
+    for arm, runs in by_arm.items():
+        own = [[score for run in runs for score in run.get(number, [])] for number in iterations]
+        every = [score for scores in own for score in scores]
+        level = sum(score > 0 for score in every)
+        cells = [f"{signed(float(np.mean(scores)))} ({signed(max(scores))})" if scores else "-" for scores in own]
+        rows.append((arm, str(len(every)), *cells, signed(float(np.median(every))), f"{level} of {len(every)}"))
+    head = ("arm", "designs", *(f"iteration {n}: mean (best)" for n in iterations), "median", "above the default")
+    table(head, rows)
+
+
+def screened(place: Path) -> dict[int, list[float]]:
+    """Scores of one run's designs at the screen, by the iteration that they were written in."""
+    found: dict[int, list[float]] = {}
+    with Archive.open(place / "archive.sqlite", read_only=True) as archive:
+        scoring = OverDefault(archive)
+        for one in archive.candidates():
+            if one.operator not in (DEFAULT, NAIVE) and not one.twin:
+                score = scoring.by_rung(archive.evaluations(one.id)).get(SCREEN)
+                found.setdefault(one.iteration, []).extend([score["mean"]] if score else [])
+    return found
+
+
+def learning(found: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
+    """Every finalist at each budget: who learns fast, and what is left of it at three times the search's budget."""
+    print(
+        "### Finalists: learning speed, and the result at three times the budget, apart (over the default, validation)\n"
+    )
+    config = results[0]["config"]
+    head = [f"{config['work'] * k:g} units" for k in (1 / 3, 1, 3)]
+    rows = []
+    for run, result in zip(found["runs"], results, strict=True):
+        for one in result["finalists"]:
+            cells = [signed(one["rungs"].get(str(rung))) for rung in range(3)]
+            rows.append((
+                run["arm"], str(run["seed"]), one["candidate"], *cells, interval(one["ci95"]),
+                *(signed(one["by_world"].get(world)) for world in ("static", "dynamic")),
+            ))  # fmt: skip
+    table(("arm", "seed", "design", *head, "95 %", "history", "simulated"), rows)
 
 
 def table(head: Sequence[str], rows: Rows) -> None:

@@ -224,7 +224,8 @@ def test_compare(home: Path, several: Said, simulated: Said) -> None:
 
 @locked
 def test_the_best_policy_of_a_run_on_data_in_the_seeds_words(home: Path, several: Said) -> None:
-    said = call("--mode", "eval", "--checkpoint", home / "several", "--dataset", TINY.DATA, "--horizon", "20", "--json")
+    words = ("--dataset", TINY.DATA, "--horizon", "20", "--split", "valid", "--json")  # its test days stay sealed
+    said = call("--mode", "eval", "--checkpoint", home / "several", *words)
     found = json.loads(said.out)
     assert said.code == 0 and found["policy"]["name"] == json.loads(several.out)["best"]
     assert "foresight bound" in found["methods"]
@@ -338,6 +339,20 @@ def test_the_seeds_command_line_evaluates() -> None:
     spelt = seeds_spelling(["--mode", "eval", "--checkpoint", "path/to/model.pt"])
     assert spelt == ["evaluate", "path/to/model.pt", "--data", "nasdaq100"]
     assert build_parser().parse_args(spelt).policy == Path("path/to/model.pt")
+
+
+@locked
+def test_evaluating_on_the_runs_own_test_days_is_an_opening(home: Path, several: Said) -> None:
+    own, words = home / "opened", ["--horizon", "20", "--json"]
+    shutil.copytree(home / "several", own)
+    elsewhere = json.loads(call("evaluate", own, "--data", "nasdaq100", *words).out)
+    valid = json.loads(call("evaluate", own, "--data", TINY.DATA, "--split", "valid", *words).out)
+    assert not [note for one in (elsewhere, valid) for note in one["notes"] if "opened" in note]
+    assert len(events(own, "test_opened")) == 1
+    for _ in range(2):  # the same figures again are no further look
+        told = json.loads(call("evaluate", own, "--data", TINY.DATA, *words).out)
+        assert "these are the run's own test days: opened 2 times by now" in told["notes"]
+    assert len(events(own, "test_opened")) == 2
 
 
 @pytest.mark.parametrize("flag", ABLATIONS)

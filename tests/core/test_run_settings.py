@@ -97,6 +97,16 @@ def test_modules_that_may_be_designed() -> None:
     assert "imagination" not in RunConfig(scenario="multi", imagine=False).modules
 
 
+def test_a_budget_in_money_wants_prices() -> None:
+    with pytest.raises(
+        ConfigError, match="max_usd is 2, but what the model costs is not known; give --usd-in and --usd-out"
+    ):
+        RunConfig(max_usd=2.0)
+    assert RunConfig(max_usd=2.0, usd_out=0.6).max_usd == 2.0
+    with pytest.raises(ConfigError, match=r"usd_in is -1\.0; use a number, 0 or more"):
+        RunConfig(usd_in=-1.0)
+
+
 def test_the_number_of_designs() -> None:
     config = RunConfig(iterations=5, parents=2, siblings=3)
     assert config.budget_designs == 30

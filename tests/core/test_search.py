@@ -244,7 +244,7 @@ def test_the_gain_is_over_the_parent(start: Start) -> None:
     [
         ({"max_designs": 4}, "budget: 4 designs", 4),
         ({"max_tokens": 50}, "budget: 50 tokens", 6),
-        ({"max_usd": 1.0}, "budget: 1 usd", 12),
+        ({"max_usd": 1.0, "usd_in": 1.0}, "budget: 1 usd", 12),
         ({"max_minutes": 2.0}, "budget: 2 minutes", 6),
         ({"iterations": 2, "max_designs": 90}, "budget: 2 outer iterations", 12),
     ],

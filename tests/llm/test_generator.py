@@ -237,7 +237,8 @@ def test_the_real_model_writes_a_valid_reward(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_designer_is_opened_by_address() -> None:
-    designer = open_designer("http://localhost:1/v1#my-model")
+    designer = open_designer("http://localhost:1/v1#my-model", prices=(0.2, 0.6))
     assert isinstance(designer, EndpointDesigner) and designer.model == "my-model"
+    assert designer._usd_per_million == (0.2, 0.6)
     with pytest.raises(LlmError, match="behind a #"):
         open_designer("http://localhost:1/v1")

@@ -111,12 +111,12 @@ def test_no_text_can_leave_its_line() -> None:
 def test_a_resumed_run_says_in_one_line_what_stands() -> None:
     lines = play(piped(), stored=14).splitlines()
     assert lines[:4] == LINES[:4]
-    assert lines[4:] == ["resumed: 5 designs up to iteration 1 of 3 stand in the record", *LINES[11:]]
+    assert lines[4:] == ["looked up: 5 designs up to iteration 1 of 3 stand in the record", *LINES[11:]]
 
 
 def test_a_run_that_had_ended_still_says_how() -> None:
     lines = play(piped(), stored=len(RECORDED)).splitlines()
-    assert lines[4:] == ["resumed: 6 designs up to iteration 1 of 3 stand in the record", LINES[-1]]
+    assert lines[4:] == ["looked up: 6 designs up to iteration 1 of 3 stand in the record", LINES[-1]]
 
 
 def test_the_first_output_does_not_wait_for_the_first_event() -> None:

@@ -8,14 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
+from modules.zoo_networks import NETWORKS
 from rl.toy_worlds import CheapHalf, ToyWorld
 from se_rl.modules.defaults import Modules, Network
+from se_rl.modules.loading import load_design
 from se_rl.rl.policy import Policy
 from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.rebalance import FLOOR, Balance
 from se_rl.rl.trainer import TrainConfig, Trained, Training, train
-from se_rl.rl.work import forward_flops, step_work
+from se_rl.rl.work import _Products, forward_flops, step_work
 
 DIRECT = Modules(reward=lambda step: step.reward)
 SMALL = TrainConfig(budget=0.15, samples=2048)
@@ -187,3 +190,14 @@ def test_recurrent_layers_are_counted() -> None:
 
     policy = Policy(Modules(network=Recurrent), observation_size=32, actions=1)
     assert forward_flops(policy) > 2 * 8 * 3 * 32 * (32 + 32)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_products_are_counted_as_torch_counts_them(name: str) -> None:
+    policy = Policy(load_design({"network": NETWORKS[name]}), observation_size=32, actions=2)
+    window = torch.zeros((2, policy.history, 32))
+    with torch.no_grad(), _Products() as ours:
+        policy(window)
+    with torch.no_grad(), FlopCounterMode(display=False) as theirs:
+        policy(window)
+    assert ours.flops == theirs.get_total_flops()

@@ -17,7 +17,7 @@ INTERRUPTED = 130
 WORTH_AN_OPTION = (
     "data", "llm", "scenario", "seed", "arm", "estimator", "iterations", "parents", "siblings", "promoted", "finalists",
     "work", "horizon", "dynamic_horizon", "participation", "agents", "static_share", "epsilon", "max_designs",
-    "max_minutes", "max_tokens", "max_usd",
+    "max_minutes", "max_tokens", "max_usd", "usd_in", "usd_out",
 )  # fmt: skip
 ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "no-dek": ("no enhancement at all: first prompts, untouched weights", {"hle": False, "lle": False}),
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--workers is {options.workers}; use 1 or more")
     from se_rl.report.live import LiveRun
 
-    with LiveRun(quiet=options.json, title=f"se-rl run: {config.data}, {config.llm}, seed {config.seed}") as live:
+    with LiveRun(quiet=options.json, title=f"se-rl run: {config.data}, {config.designer}, seed {config.seed}") as live:
         from se_rl.core.framework import default_folder
         from se_rl.core.run import run_search
 

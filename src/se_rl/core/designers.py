@@ -28,13 +28,21 @@ UNTOUCHED, ADAPTED = "untouched", "adapted"
 class Designers:
     """The model called `name` and its adapters; to the enhancement kit it is a `Designer`: the version in use.
 
-    `validator` judges what is written; `designer` stands in for the model of that name.
+    `validator` judges what is written; `prices` are USD per million tokens read and written; `designer` stands in for the
+    model of that name.
     """
 
     def __init__(
-        self, name: str, archive: Archive, validator: Validator, *, seed: int, designer: Designer | None = None
+        self,
+        name: str,
+        archive: Archive,
+        validator: Validator,
+        *,
+        seed: int,
+        prices: tuple[float, float] = (0.0, 0.0),
+        designer: Designer | None = None,
     ) -> None:
-        self.name, self.archive, self.seed = name, archive, seed
+        self.name, self.archive, self.seed, self.prices = name, archive, seed, prices
         self._given: Designer | None = designer
         self._live: Any = None
         self._all: list[RecordedDesigner] = []
@@ -45,7 +53,9 @@ class Designers:
     @cached_property
     def base(self) -> Any:
         """The untouched model, loaded when first needed."""
-        return self._given or open_designer(self.name, threads=1)  # the same bits however many cores there are
+        return self._given or open_designer(
+            self.name, threads=1, prices=self.prices
+        )  # one thread: the same bits on any machine
 
     @property
     def constrained(self) -> bool:

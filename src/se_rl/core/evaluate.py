@@ -10,8 +10,10 @@ from typing import Any
 from se_rl.baselines import schedules
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import Fitted, fit_on_train, open_trial, results_table
-from se_rl.config import ConfigError
+from se_rl.config import ConfigError, to_dict
 from se_rl.core.examiner import Seated, seats_of
+from se_rl.core.provenance import data_hash
+from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
@@ -19,6 +21,9 @@ from se_rl.evaluation.checks import bound_checks, identity_checks, require
 from se_rl.evaluation.evaluator import Score
 from se_rl.evaluation.execution import Actor, execute
 from se_rl.modules.defaults import Modules
+from se_rl.records.archive import Archive
+from se_rl.records.entries import key_of
+from se_rl.records.run_folder import RunFolder
 from se_rl.rl.policy import Neutral
 from se_rl.rl.policy_file import load_policy, read_weights
 from se_rl.rl.room import WEIGHT, LockedTraining, TrainingRoom
@@ -35,6 +40,7 @@ def evaluate_policy(
     with ExitStack() as stack:
         room = stack.enter_context(TrainingRoom(unsafe=unsafe)) if facts["design"] else None  # before data is loaded
         dataset, trial = open_trial(config, say=say)
+        notes = _opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
         fitted = fit_on_train(dataset)
         scales = fitted.scales or FeatureScales.fit(trial.data)
         world = StaticWorld(
@@ -50,12 +56,25 @@ def evaluate_policy(
     scores, bound = [twap, Score(name, trial.panel, record)], trial.bound()
     checks = identity_checks([*scores, bound], twap=twap, side_blind=[twap], capped=False) + bound_checks(scores, bound)
     require(checks)
-    notes = (
-        () if fitted.scales else ("features are scaled by the evaluated days themselves: the data has no train days",)
-    )
-    results = results_table(config, dataset, Fitted(scales, None, (), notes), [*scores, bound], checks)
+    if not fitted.scales:
+        notes += ["features are scaled by the evaluated days themselves: the data has no train days"]
+    results = results_table(config, dataset, Fitted(scales, None, (), tuple(notes)), [*scores, bound], checks)
     about = {key: facts.get(key) for key in ("name", "world", "trained_on", "seed", "work")}
     return results | {"policy": about | {"file": str(path), "isolation": isolation}}
+
+
+def _opening(place: Path, dataset: DataSet, config: BaselinesConfig, *, candidate: str) -> list[str]:
+    """A run's policy on that run's own test days is one more opening of them: it stands in the record, and is told."""
+    if config.split not in ("test", "all") or not RunFolder(place).archive.exists():
+        return []
+    with RunFolder(place) as folder, Archive.open(folder.archive, blobs=folder.blobs) as archive:
+        begun, own = archive.find("run_started"), data_hash(dataset.data)
+        if begun is None or begun["data"]["sha256"] != own:
+            return []
+        openings = archive.open_test(
+            key=key_of("evaluate", candidate, to_dict(config)), data_hash=own, candidate=candidate
+        )
+    return [f"these are the run's own test days: opened {openings} times by now"]
 
 
 def policy_path(place: Path) -> Path:

@@ -25,13 +25,15 @@ def data_facts(dataset: DataSet) -> dict[str, Any]:
             )
     days = {f"{split}_days": len(dataset.dates(split)) for split in ("train", "valid", "test")}
     return {
-        "name": dataset.name, "synthetic": data.provenance.synthetic, "sha256": data.provenance.sha256 or content_hash(data),
+        "name": dataset.name, "synthetic": data.provenance.synthetic, "sha256": data_hash(data),
         "symbols": len(data.symbols), "first_date": int(data.dates[0]), "last_date": int(data.dates[-1]), **days,
     }  # fmt: skip
 
 
-def content_hash(data: MarketData) -> str:
-    """A digest of bars that come from no file."""
+def data_hash(data: MarketData) -> str:
+    """The digest of the file that the bars come from, or of the bars themselves."""
+    if data.provenance.sha256:
+        return data.provenance.sha256
     digest = hashlib.sha256()
     for array in (data.open, data.high, data.low, data.close, data.volume):
         if array is not None:

@@ -92,7 +92,9 @@ class Run:
             config, archive, examiner, train_data=train, scales=self.scales, bank=self._bank, neutral=self._neutral,
             data_hash=self.facts["sha256"], workers=self.workers, unsafe=unsafe, library=library,
         )  # fmt: skip
-        self.designers = Designers(config.llm, archive, self.workshop, seed=config.seed, designer=designer)
+        self.designers = Designers(
+            config.llm, archive, self.workshop, seed=config.seed, prices=(config.usd_in, config.usd_out), designer=designer
+        )  # fmt: skip
         self.search = Search(
             config, archive, self.workshop, self.designers, make_kit(config), tell=self._told,
             spent=lambda: self.meter.spent(),
@@ -159,7 +161,7 @@ class Run:
                 words = f"was begun with other {what} ({then[:8]}, this is {now[:8]})"
                 raise ConfigError(f"{self.folder.path} {words}; finish it with that {what}, or choose another --out")
         return {
-            "config": to_dict(self.config), "data": self.facts, "llm": self.config.llm, "seed": self.config.seed,
+            "config": to_dict(self.config), "data": self.facts, "llm": self.config.designer, "seed": self.config.seed,
             "code_hash": self.code, "version": __version__, "isolation": "unsafe" if self.workshop.unsafe else "locked",
         }  # fmt: skip
 
@@ -237,7 +239,6 @@ class Run:
         selected = honest.selection(ladder, champion, proposed=self.search.proposed)
         used = self.meter.usage()
         cost = {name: used[name] for name in ("calls", "tokens_in", "tokens_out", "usd")}
-        model = config.llm if config.arm != "random" else "none"
         results: dict[str, Any] = {
             "final_metrics": honest.final_metrics(table, is_default=champion == ladder.default.id),
             "best": champion,
@@ -252,7 +253,7 @@ class Run:
             "learning": honest.learning(ladder, champion),
             "seeds": {"search": config.seed, "trainings": list(range(config.seeds[LAST]))},
             "isolation": self.isolation(),
-            "llm": {"name": model, "adapter": self.designers.adapter or "", **cost},
+            "llm": {"name": config.designer, "adapter": self.designers.adapter or "", **cost},
             "data": self.facts | {"test_days": table["days"], "orders": table["orders"]},
             "config": to_dict(config),
             "notes": [*notes, *table["notes"]],

@@ -35,6 +35,7 @@ _ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ("work epsilon clip learning_rate max_minutes max_usd", _within(float_info.min, float_info.max), "a positive number"),
     ("participation gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
     ("static_share gae_lambda initial_alpha replay", _within(0.0, 1.0), "a number from 0 to 1"),
+    ("usd_in usd_out", _within(0.0, float_info.max), "a number, 0 or more"),
 )  # fmt: skip
 """Which values settings may have, and how to say so."""
 
@@ -96,7 +97,9 @@ class RunConfig:
     max_designs: int | None = option(None, "budget: designs", metavar="N")
     max_minutes: float | None = option(None, "budget: wall time of the search", metavar="MIN")
     max_tokens: int | None = option(None, "budget: tokens read and written by the model", metavar="N")
-    max_usd: float | None = option(None, "budget: money for the model", metavar="USD")
+    max_usd: float | None = option(None, "budget: money for the model, at the prices given", metavar="USD")
+    usd_in: float = option(0.0, "price of a million tokens read by the model", metavar="USD")
+    usd_out: float = option(0.0, "price of a million tokens written by it", metavar="USD")
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -117,6 +120,11 @@ class RunConfig:
             raise ConfigError(
                 f"the multi scenario needs simulated markets and 2 or more agents (worlds is {self.worlds}, agents "
                 f"{self.agents}); use --worlds both or dynamic, and --agents 2"
+            )
+        if self.max_usd is not None and not self.usd_in + self.usd_out:
+            raise ConfigError(
+                f"max_usd is {self.max_usd:g}, but what the model costs is not known; give --usd-in and --usd-out, USD per "
+                "million tokens"
             )
         if self.budget_designs < 3:
             raise ConfigError(
@@ -151,6 +159,11 @@ class RunConfig:
     def evolves(self) -> bool:
         """Whether designs have parents: the controls that only sample start from the default each time."""
         return self.arm in ("full", "frozen")
+
+    @property
+    def designer(self) -> str:
+        """Who writes the designs."""
+        return "no model" if self.arm == "random" else self.llm
 
     @property
     def levels(self) -> tuple[bool, bool]:

@@ -198,8 +198,10 @@ class LLMComponentGenerator:
         )
 
 
-def open_designer(designer: Designer | str, *, threads: int | None = None) -> Designer:
-    """A designer as it is, the local model of that name or folder, or, as `URL#MODEL`, one behind an endpoint."""
+def open_designer(
+    designer: Designer | str, *, threads: int | None = None, prices: tuple[float, float] = (0.0, 0.0)
+) -> Designer:
+    """A designer as it is, the local model of that name or folder, or, as `URL#MODEL`, one behind an endpoint at these prices."""
     if not isinstance(designer, str):
         return designer
     if designer.startswith(("http://", "https://")):
@@ -208,7 +210,7 @@ def open_designer(designer: Designer | str, *, threads: int | None = None) -> De
         address, _, model = designer.partition("#")
         if not model:
             raise LlmError(f"{designer} names no model; write it behind a #, as in http://localhost:8000/v1#my-model")
-        return EndpointDesigner(address, model)
+        return EndpointDesigner(address, model, usd_per_million_in=prices[0], usd_per_million_out=prices[1])
     from se_rl.llm.local import LocalDesigner
 
     return cast(Designer, LocalDesigner(designer, threads=threads))

@@ -84,7 +84,7 @@ class LiveRun:
         """One line for all that a resumed run looked up."""
         if self._recalled:
             self._recalled = False
-            self._line(f"resumed: {self._story.so_far()} stand in the record")
+            self._line(f"looked up: {self._story.so_far()} stand in the record")
 
     def _time_left(self) -> str:
         left = self._ends_at - time.monotonic()
