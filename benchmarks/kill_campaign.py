@@ -35,8 +35,11 @@ sys.path.append(str(RUN.parent))
 TINY = import_module(RUN.stem)
 GONE_SECONDS, HANGS_SECONDS = 10.0, 1800.0
 """How long a process may live after its parent's death, and a run that nobody kills any more."""
-MAIN_KILLS, WORKER_KILLS = 5, 2
-"""Per run, at most. A training is tried three times, so that two kills in the room cannot make a design fail."""
+MAIN_KILLS, WORKER_KILLS = 10, 6
+"""Per run, at most."""
+APART = 3
+"""Evaluations that must end between a kill in the room and the next but one: a training is tried three times, so that two
+kills cannot make a design fail, and a third shall not meet the same training."""
 
 
 @dataclass
@@ -202,13 +205,17 @@ def kill_main(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -
 
 def kill_workers(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -> Report:
     """A run whose locked room loses processes, now a worker, now the server, while the main process goes on."""
-    report, child, started = Report(folder.name), Child(folder, kind), time.monotonic()
+    report, child, started, ended = Report(folder.name), Child(folder, kind), time.monotonic(), list[int]()
     for moment in sorted(rng.uniform(0.0, kind.life_seconds) for _ in range(WORKER_KILLS)):
         child.wait(max(0.0, started + moment - time.monotonic()))
         victims = rng.choice([0, 1, 1])
-        while not child.wait(0.005):
+        while not child.wait(0.02):
+            told = child.heard().count("evaluated")
+            if ended[1:] and told < ended[-2] + APART:
+                continue
             if chosen := descendants(child.process.pid)[victims]:
                 if budget.take():
+                    ended.append(told)
                     os.kill(rng.choice(chosen), signal.SIGKILL)
                     report.kills[f"{('server', 'worker')[victims]} after {child.heard()[-1]}"] += 1
                 break
