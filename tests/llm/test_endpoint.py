@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from email.utils import formatdate
 from typing import Any
 
@@ -60,17 +61,23 @@ def assert_books_agree(designer: EndpointDesigner, server: FaultyServer) -> None
     assert designer.ledger.totals.estimated == server.books.unreported
 
 
-def test_thousand_calls_over_twelve_faults(server: FaultyServer, designer: EndpointDesigner) -> None:
-    """Call i meets fault i mod 12 for 0, 1, 2 or 3 attempts of 3; the two slow faults for 0 or 1."""
+def test_thousand_calls_over_twelve_faults(server: FaultyServer) -> None:
+    """Call i meets fault i mod 12 for 0, 1, 2 or 3 attempts of 3; the two slow faults now and then for 1.
+
+    Good answers have seconds to come: a busy machine is no fault of the server's.
+    """
 
     def fails(i: int) -> int:
-        return i // 12 % (2 if TRANSIENT[i % 12] in ("silent", "stalled") else 4)
+        return int(i // 12 % 8 == 0) if TRANSIENT[i % 12] in ("silent", "stalled") else i // 12 % 4
 
+    patient = replace(QUICK, connect_timeout_s=5.0, read_timeout_s=5.0, deadline_s=60.0)
+    designer = EndpointDesigner(server.url, "m", limits=patient)
     calls = [f"{TRANSIENT[i % 12]} {fails(i)} #{i}" for i in range(1000)]
     start = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
         brought = list(pool.map(lambda prompt: designer.propose(Request(prompt), 1), calls))
     wall_s = time.monotonic() - start
+    designer.close()
 
     lost = [prompt for prompt, proposals in zip(calls, brought, strict=True) if not proposals]
     assert lost == [prompt for i, prompt in enumerate(calls) if fails(i) == 3]
