@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from se_rl.core.compare import compare
-from se_rl.core.honest import OURS
+from se_rl.core.honest import OURS, STRONG
 from se_rl.core.ladder import SCREEN
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, NAIVE
@@ -110,6 +110,7 @@ def runs(found: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
         "champion",
         "over default, test",
         "95 %",
+        "specific part",
         "over TWAP, test",
         "SPA p, validation",
         "hurdle",
@@ -119,9 +120,10 @@ def runs(found: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
     for row, result in zip(found["runs"], results, strict=True):
         d, over = row["designs"], row["over_default"]
         no_design = result["verdict"].startswith("No design")
+        ours, strong = (result["baselines"][name]["over_TWAP_specific"]["mean"] for name in (OURS, STRONG))
         rows.append((
             row["arm"], str(row["seed"]), f"{d['proposed']} / {d['scored']} / {d['failed']} / {d['repeated']}",
-            "the default" if no_design else result["best"], signed(over["mean"]), interval(over["ci95"]),
+            "the default" if no_design else result["best"], signed(over["mean"]), interval(over["ci95"]), signed(ours - strong),
             signed(row["over_TWAP"]["mean"]), number(row["spa_p"], 3), number(result["selection"]["hurdle_bps"]),
             f"{row['minutes']:.1f}",
         ))  # fmt: skip

@@ -4,8 +4,9 @@
 
 First two runs are left alone: one with random designs, one with a small model that writes and learns. Then runs of both
 kinds lose their main process (kill -9; the same command goes on in the same folder) or processes of their locked room (the
-main process goes on): so many kills each, `jobs` runs at a time, moments and victims by `seed`. Whatever differs from the
-runs left alone is told, and the exit code is 1.
+main process goes on): so many kills each, `jobs` runs at a time. Moments and victims are drawn by `seed`: after how much of
+what a run tells, evenly, and up to a second later; so they fall everywhere in a run, however busy the machine is. Whatever
+differs from the runs left alone is told, and the exit code is 1.
 """
 
 from __future__ import annotations
@@ -44,13 +45,17 @@ kills cannot make a design fail, and a third shall not meet the same training.""
 
 @dataclass
 class Kind:
-    """A kind of run: its settings and home, and once it was left alone, its record and how long it took."""
+    """A kind of run: its settings and home, and once it was left alone, its record and how much it tells."""
 
     name: str
     settings: dict[str, Any]
     home: Path
     record: dict[str, Any] = field(default_factory=dict)
-    life_seconds: float = 60.0
+    told: int = 1
+
+    def moment(self, rng: random.Random) -> tuple[int, float]:
+        """When to kill: after so many events, and so many seconds more."""
+        return rng.randrange(self.told), rng.random()
 
 
 @dataclass
@@ -94,6 +99,14 @@ class Child:
         except subprocess.TimeoutExpired:
             return False
         return True
+
+    def ends_before(self, moment: tuple[int, float]) -> bool:
+        """Wait for a moment; whether the process ended first."""
+        events, seconds = moment
+        while len(self.heard()) <= events:
+            if self.wait(0.02):
+                return True
+        return self.wait(seconds)
 
     def heard(self) -> list[str]:
         """The kinds of events that this very process has told of, after "start"."""
@@ -194,7 +207,7 @@ def kill_main(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -
     report, keys = Report(folder.name), set[str]()
     for _ in range(MAIN_KILLS):
         child = Child(folder, kind)
-        if child.wait(rng.uniform(0.0, kind.life_seconds)) or not budget.take():
+        if child.ends_before(kind.moment(rng)) or not budget.take():
             return finish(report, child, kind)
         report.kills[child.heard()[-1]] += 1
         report.faults += [f"process {pid} outlived the run" for pid in child.kill()]
@@ -205,9 +218,9 @@ def kill_main(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -
 
 def kill_workers(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -> Report:
     """A run whose locked room loses processes, now a worker, now the server, while the main process goes on."""
-    report, child, started, ended = Report(folder.name), Child(folder, kind), time.monotonic(), list[int]()
-    for moment in sorted(rng.uniform(0.0, kind.life_seconds) for _ in range(WORKER_KILLS)):
-        child.wait(max(0.0, started + moment - time.monotonic()))
+    report, child, ended = Report(folder.name), Child(folder, kind), list[int]()
+    for moment in sorted(kind.moment(rng) for _ in range(WORKER_KILLS)):
+        child.ends_before(moment)
         victims = rng.choice([0, 1, 1])
         while not child.wait(0.02):
             told = child.heard().count("evaluated")
@@ -243,8 +256,8 @@ def leave_alone(kind: Kind, out: Path) -> Kind:
     child.wait()
     if child.process.returncode != 0:
         raise SystemExit(f"the run that is left alone failed; see {child.folder.with_suffix('.err')}")
-    kind.life_seconds, kind.record = time.monotonic() - started, record_of(child.folder)
-    say(f"left alone: {kind.name}, {kind.life_seconds:.0f} s, {len(kind.record['evaluations'])} evaluations")
+    kind.told, kind.record = len(child.heard()), record_of(child.folder)
+    say(f"left alone: {kind.name}, {time.monotonic() - started:.0f} s, {len(kind.record['evaluations'])} evaluations")
     return kind
 
 
