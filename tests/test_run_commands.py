@@ -25,6 +25,7 @@ import torch
 
 from se_rl.commands.runs import ABLATIONS, INTERRUPTED, seeds_spelling, settings_of
 from se_rl.config import dump_yaml
+from se_rl.core.honest import OURS, STRONG
 from se_rl.core.settings import MULTI, preset
 from se_rl.main import build_parser, main
 from se_rl.modules.contracts import CONTRACTS
@@ -108,6 +109,8 @@ def test_a_run_prints_its_results_as_json_and_nothing_else(home: Path, several: 
     results = json.loads(several.out)
     assert {"PA", "PA_std", "WR", "GLR", "AFI", "ci95"} <= set(results["final_metrics"])
     assert {"proposed", "valid", "scored", "failed"} <= set(results["designs"])
+    ours, strong = (results["baselines"][name]["over_TWAP_specific"]["mean"] for name in (OURS, STRONG))
+    assert results["final_metrics"]["over_default_specific"]["mean"] == pytest.approx(ours - strong, abs=1e-9)
     assert {"baselines", "stop_reason", "spa_p", "seeds", "isolation", "llm", "data", "verdict"} <= set(results)
     assert results["test_openings"] == 1 and results["data"]["synthetic"] and results["dynamic"]["x2"]
     assert json.loads((home / "several" / "results.json").read_text()) == results

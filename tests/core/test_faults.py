@@ -91,7 +91,8 @@ def _test_table(_: Any, policies: honest.Policies, **__: Any) -> dict[str, Any]:
     level = {name: sum(seed("static", 9, 1).multiple for seed in seeds) for name, seeds in policies.items()}  # type: ignore[attr-defined]
     names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP_specific", "over_TWAP_common")
     interval = {"mean": 0.0, "ci95": [-1.0, 1.0]}
-    rows = {n: dict.fromkeys(names, v) | {"ours_over": interval, "over_TWAP": interval} for n, v in level.items()}
+    paired = dict.fromkeys(("ours_over", "ours_over_specific", "over_TWAP"), interval)
+    rows = {n: dict.fromkeys(names, v) | paired for n, v in level.items()}
     return {"methods": rows, "notes": [], **dict.fromkeys(("days", "orders", "checks", "by_day", "paths"), 4)}
 
 

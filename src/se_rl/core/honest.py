@@ -41,15 +41,16 @@ def history_table(
     """The test days: our design, the default and the naive one beside the classical strategies, under all self-checks."""
 
     by_seed: dict[str, list[Array]] = {}
+    specific: dict[str, list[Array]] = {}
 
     def others(trial: Trial, dataset: DataSet, fitted: Fitted) -> list[Learned]:
         scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
         world = StaticWorld(trial.data, horizon=trial.orders.horizon, scales=scales)
         orders = Episodes(trial.orders)
         runs = {name: [play(world, orders, seed, agents=agents) for seed in seeds] for name, seeds in policies.items()}
-        by_seed.update(
-            {name: [Score(name, trial.panel, run.record).pa() for run in done] for name, done in runs.items()}
-        )
+        for name, done in runs.items():
+            scores = [Score(name, trial.panel, run.record) for run in done]
+            by_seed[name], specific[name] = [s.pa() for s in scores], [s.specific_pa() for s in scores]
         return [Learned(name, (), tuple(done)) for name, done in runs.items()]
 
     table = BaselinesConfig(data=config.data, split="test", horizon=config.horizon, benchmark=benchmark)
@@ -60,6 +61,8 @@ def history_table(
     for name, row in found["methods"].items():
         if name != OURS:
             row["ours_over"] = over(ours, by_seed.get(name) or [by_order[f"{name}: PA"]] * len(ours), by_order["date"])
+        if name in specific:
+            row["ours_over_specific"] = over(specific[OURS], specific[name], by_order["date"])
     return found
 
 
@@ -67,8 +70,9 @@ def final_metrics(table: Mapping[str, Any], *, is_default: bool) -> dict[str, An
     """Our row of the test days, and what it gains over the default PPO: exactly nothing where it is the default."""
     names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP", "over_TWAP_specific", "over_TWAP_common")
     nothing = {"mean": 0.0, "se": 0.0, "ci95": [0.0, 0.0]}
-    over_default = nothing if is_default else table["methods"][STRONG]["ours_over"]
-    return {name: table["methods"][OURS][name] for name in names} | {"over_default": over_default}
+    strong = table["methods"][STRONG]
+    gains = {f"over_default{part}": nothing if is_default else strong[f"ours_over{part}"] for part in ("", "_specific")}
+    return {name: table["methods"][OURS][name] for name in names} | gains
 
 
 def over(ours: Sequence[Array], theirs: Sequence[Array], dates: npt.NDArray[np.integer]) -> dict[str, Any]:

@@ -70,6 +70,10 @@ class Score:
         average = np.einsum("ot,ot->o", (total / count[:, None])[group], self.panel.price)
         return price_advantage(average, self.panel.benchmarks.named(self.panel.benchmark), orders.side)
 
+    def specific_pa(self) -> Array:
+        """The rest of it: what the choice of moments for this very symbol earned."""
+        return self.pa(gross=True) - self.common_pa()
+
     def estimate(self, values: Array | None = None, *, where: npt.NDArray[np.bool_] | None = None) -> Estimate:
         """Mean with day-clustered error, of PA unless other values per order are given."""
         kept = self.pa() if values is None else values
@@ -82,7 +86,7 @@ class Score:
         pa, side = self.pa(), self.panel.orders.side
         difference = pa - reference.pa()
         common = self.common_pa() - reference.common_pa()
-        specific = (self.pa(gross=True) - reference.pa(gross=True)) - common
+        specific = self.specific_pa() - reference.specific_pa()
         row: dict[str, Any] = self._summary(np.ones(len(pa), np.bool_))
         row["PA_gross"] = float(self.pa(gross=True).mean())
         row["by_side"] = {name: self._summary(side == sign) for name, sign in (("buy", -1), ("sell", 1))}

@@ -74,6 +74,8 @@ def final_verdict(results: Results) -> RunVerdict:
     if parts := [metrics.get(f"over_TWAP_{part}") for part in ("specific", "common")]:
         named = zip(("specific to the symbols", "common market timing"), parts, strict=True)
         said.append("Over TWAP, " + ", ".join(f"{name} {signed(part['mean'])}" for name, part in named if part) + ".")
+    if (own := metrics.get("over_default_specific")) and low is not None and low < high:
+        said.append(f"Over the default, specific to the symbols {signed(own['mean'])} {interval(own['ci95'])}.")
     if selection.get("hurdle_bps") is not None:
         hurdle = plain(selection["hurdle_bps"])
         said.append(

@@ -235,7 +235,9 @@ def _small_print(results: Mapping[str, Any]) -> Iterable[str]:
         results.get(key) or {} for key in ("final_metrics", "designs", "selection", "llm", "data")
     )
     over = final.get("over_default")
-    yield f"best design {results.get('best')}: {signed(_mean(over))} bps over the default {_ci(over)} on the test days"
+    own = final.get("over_default_specific")
+    part = f", specific part {signed(_mean(own))} {_ci(own)}" if own else ""
+    yield f"best design {results.get('best')}: {signed(_mean(over))} bps over the default {_ci(over)} on the test days{part}"
     yield f"designs: {', '.join(f'{count} {name}' for name, count in designs.items())}; stopped: {results.get('stop_reason')}"
     hurdle, spa = number(selection.get("hurdle_bps")), selection.get("spa_p_over_default", results.get("spa_p"))
     yield f"selection: {selection.get('tried', '–')} tried, luck alone lifts the best by about {hurdle} bps; SPA p {p_value(spa)}"
