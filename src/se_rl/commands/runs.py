@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from se_rl.commands.ctrl_c import CtrlC
 from se_rl.commands.parsing import FAILED, Parser, add_options, add_unsafe, given_settings, verb
 from se_rl.config import ConfigError, load_yaml
 
@@ -76,15 +77,16 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--workers is {options.workers}; use 1 or more")
     from se_rl.report.live import LiveRun
 
-    with LiveRun(quiet=options.json, title=f"se-rl run: {config.data}, {config.designer}, seed {config.seed}") as live:
+    title = f"se-rl run: {config.data}, {config.designer}, seed {config.seed}"
+    with CtrlC() as ctrl_c, LiveRun(quiet=options.json, title=title) as live:
         from se_rl.core.framework import default_folder
         from se_rl.core.run import run_search
 
         out = options.out or default_folder(config)
         try:
             results = run_search(
-                config, out, tell=live.event, say=live.stage, left=live.estimate, workers=options.workers,
-                unsafe=options.unsafe, reuse=options.reuse,
+                config, out, tell=ctrl_c.heeding(live.event), say=ctrl_c.heeding(live.stage), left=live.estimate,
+                workers=options.workers, unsafe=options.unsafe, reuse=options.reuse,
             )  # fmt: skip
         except KeyboardInterrupt:
             stopped = True
