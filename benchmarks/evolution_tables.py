@@ -75,7 +75,7 @@ def arms(found: dict[str, Any]) -> None:
         "arm",
         "runs",
         "test days",
-        "95 % over runs",
+        "95 % over runs, or of the one",
         "by seed",
         "validation, last rung",
         "simulated x1",

@@ -88,14 +88,15 @@ def _row(run: Mapping[str, Any], arm: str, place: Path) -> dict[str, Any]:
 
 
 def _group(arm: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """An arm over its seeds: the spread between runs is the error, not that inside one."""
+    """An arm over its seeds: the spread between runs is the error; a single run has its own interval, by days and seeds."""
     values = np.array([row["over_default"]["mean"] for row in rows])
     mean, n = float(values.mean()), len(values)
-    half = t_quantile(0.975, n - 1) * float(values.std(ddof=1)) / np.sqrt(n) if n > 1 else float("nan")
+    half = t_quantile(0.975, n - 1) * float(values.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
+    ci95 = [mean - half, mean + half] if n > 1 else list(rows[0]["over_default"]["ci95"])
     valid = [row["score_valid"] for row in rows]
     simulated = [row["simulated_over_default"].get("x1", float("nan")) for row in rows]
     return {
-        "arm": arm, "runs": n, "mean": mean, "ci95": [mean - half, mean + half], "by_seed": values.tolist(),
+        "arm": arm, "runs": n, "mean": mean, "ci95": ci95, "by_seed": values.tolist(),
         "score_valid": float(np.mean(valid)), "simulated": float(np.mean(simulated)),
         "tokens": float(np.mean([row["tokens"] for row in rows])),
     }  # fmt: skip
@@ -116,4 +117,8 @@ def _sentence(groups: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, 
     shown = [t for t in tests if best["arm"] in (t["a"], t["b"]) and t["p"] < 0.05 / len(tests)]
     against = ", ".join(t["b"] if t["a"] == best["arm"] else t["a"] for t in shown)
     tail = f"; shown against {against} (Bonferroni)" if shown else "; no difference between arms is shown"
-    return f"{best['arm']} is ahead with {best['mean']:+.2f} bps over the default PPO on test days{tail}"
+    gain = f"{best['mean']:+.2f} bps over the default PPO on test days"
+    low = best["ci95"][0]
+    if low is None or not low > 0.0:
+        return f"no arm is shown to beat the default; the highest mean is that of {best['arm']}, {gain}{tail}"
+    return f"{best['arm']} is ahead with {gain}{tail}"
