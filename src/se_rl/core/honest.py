@@ -190,9 +190,7 @@ def verdict(results: Mapping[str, Any], champion: Candidate, default: str) -> st
     where = f"{days} sealed days of {data['name']}" + (" (SYNTHETIC)" if data["synthetic"] else "")
     if champion.id == default:
         tried = results["designs"]["scored"]
-        none = (
-            f"No design beat the default: of {tried} scored ones none was above it at three times the search's budget"
-        )
+        none = f"No design beat the default: of {tried} scored ones none stood out above it at three times the search's budget"
         return f"{none}; the {where} were opened for the default."
     over = results["final_metrics"]["over_default"]
     low, high = over["ci95"]
