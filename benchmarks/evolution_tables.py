@@ -166,8 +166,10 @@ def designers(found: dict[str, Any], places: Sequence[Path]) -> None:
         every = [score for scores in own for score in scores]
         level = sum(score > 0 for score in every)
         cells = [f"{signed(float(np.mean(scores)))} ({signed(max(scores))})" if scores else "-" for scores in own]
-        rows.append((arm, str(len(every)), *cells, signed(float(np.median(every))), f"{level} of {len(every)}"))
-    head = ("arm", "designs", *(f"iteration {n}: mean (best)" for n in iterations), "median", "above the default")
+        by_run = " ".join(signed(float(np.mean([s for scores in run.values() for s in scores]))) for run in runs)
+        median = signed(float(np.median(every)))
+        rows.append((arm, str(len(every)), *cells, by_run, median, f"{level} of {len(every)}"))
+    head = ("arm", "designs", *(f"iteration {n}: mean (best)" for n in iterations), "mean by run", "median", "above 0")
     table(head, rows)
 
 

@@ -93,6 +93,9 @@ def test_equal_runs_and_a_single_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     same = [finished(tmp_path / arm, gain=0.3, arm=arm) for arm in ("full", "best-of-n", "random")]
     found = compare(same)
     assert [(t["difference"], t["p"]) for t in found["tests"]] == [(0.0, 1.0)] * 3
+    more = [finished(tmp_path / f"again{s}", gain=0.3, seed=s, noise=0.0) for s in range(3)]
+    twice = [finished(tmp_path / f"frozen{s}", gain=0.3, seed=s, noise=0.0, arm="frozen") for s in range(2)]
+    assert [(t["difference"], t["p"]) for t in compare([*more, *twice])["tests"]] == [(0.0, 1.0)]
     alone = compare(same[:1])
     assert alone["tests"] == [] and alone["groups"][0]["ci95"] == alone["runs"][0]["over_default"]["ci95"]
     assert alone["sentence"].startswith("full: +0.1") and alone["sentence"].endswith("1 runs")
