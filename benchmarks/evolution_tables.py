@@ -16,7 +16,7 @@ import numpy as np
 
 from se_rl.core.compare import compare
 from se_rl.core.honest import OURS, STRONG
-from se_rl.core.ladder import SCREEN
+from se_rl.core.ladder import LAST, SCREEN
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, NAIVE
 from se_rl.report.design_rows import OverDefault
@@ -65,7 +65,7 @@ def section(places: Sequence[Path]) -> None:
     runs(found, results)
     baselines(results)
     designers(found, places)
-    learning(found, results)
+    learning(found, results, places)
 
 
 def arms(found: dict[str, Any]) -> None:
@@ -185,22 +185,46 @@ def screened(place: Path) -> dict[int, list[float]]:
     return found
 
 
-def learning(found: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
+def learning(found: dict[str, Any], results: Sequence[dict[str, Any]], places: Sequence[Path]) -> None:
     """Every finalist at each budget: who learns fast, and what is left of it at three times the search's budget."""
     print(
         "### Finalists: learning speed, and the result at three times the budget, apart (over the default, validation)\n"
     )
+    print(
+        "Those with fewer trainings than the others were stopped for futility; their intervals are without the seeds' share.\n"
+    )
     config = results[0]["config"]
     head = [f"{config['work'] * k:g} units" for k in (1 / 3, 1, 3)]
     rows = []
-    for run, result in zip(found["runs"], results, strict=True):
-        for one in result["finalists"]:
+    for run, result, place in zip(found["runs"], results, places, strict=True):
+        for one in [*result["finalists"], *stopped(place)]:
             cells = [signed(one["rungs"].get(str(rung))) for rung in range(3)]
             rows.append((
-                run["arm"], str(run["seed"]), one["candidate"], *cells, interval(one["ci95"]),
+                run["arm"], str(run["seed"]), one["candidate"], *cells, interval(one["ci95"]), str(len(one["by_seed"])),
                 *(signed(one["by_world"].get(world)) for world in ("static", "dynamic")),
             ))  # fmt: skip
-    table(("arm", "seed", "design", *head, "95 %", "history", "simulated"), rows)
+    table(("arm", "seed", "design", *head, "95 %", "trainings", "history", "simulated"), rows)
+
+
+def stopped(place: Path) -> list[dict[str, Any]]:
+    """Designs of one run that were stopped in the last rung, in the form of its finalists."""
+    with Archive.open(place / "archive.sqlite", read_only=True) as archive:
+        scoring, rows = OverDefault(archive), []
+        for name in [e.payload["candidate"] for e in archive.events("dropped") if e.payload["rung"] == LAST]:
+            made = archive.evaluations(name)
+            scores = scoring.by_rung(made)
+            if LAST in scores:
+                rungs = {str(rung): score["mean"] for rung, score in scores.items()}
+                seeds = [e.seed for e in made if e.rung == LAST and e.ok]
+                own = {
+                    "candidate": name,
+                    "rungs": rungs,
+                    "ci95": scores[LAST]["ci95"],
+                    "by_seed": seeds,
+                    "by_world": {},
+                }
+                rows.append(own)
+    return rows
 
 
 def table(head: Sequence[str], rows: Rows) -> None:
