@@ -1,6 +1,7 @@
 """Tables of finished runs for docs/results: arms beside each other, beside the baselines, and how fast designs learn.
 
-python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --arms full no-dek random best-of-n --out out/evolution
+python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --preset standard --out out/evolution \\
+    --arms full no-dek random best-of-n
 python benchmarks/evolution_tables.py out/evolution/* > docs/results/evolution.md
 """
 
@@ -75,7 +76,7 @@ def arms(found: dict[str, Any]) -> None:
         "arm",
         "runs",
         "test days",
-        "95 % over runs, or of the one",
+        "95 % by days and runs",
         "by seed",
         "validation, last rung",
         "simulated x1",

@@ -12,7 +12,7 @@ import pytest
 
 from se_rl.config import ConfigError, to_dict
 from se_rl.core.compare import BUDGET, arm_of, compare
-from se_rl.core.honest import OURS
+from se_rl.core.honest import OURS, STRONG, over
 from se_rl.core.settings import RunConfig
 from se_rl.records.files import to_json
 from se_rl.report.run_tables import print_comparison
@@ -33,7 +33,8 @@ def finished(
     folder.mkdir()
     (folder / "results.json").write_text(to_json({
         "config": to_dict(config), "data": {"sha256": sha256, "name": "bars"}, "seeds": {"search": seed}, "best": "b",
-        "by_day": {OURS: ours.tolist(), "TWAP": [0.0] * DAYS}, "finalists": [{"candidate": "b", "score": gain}],
+        "by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist(), "TWAP": [0.0] * DAYS},
+        "finalists": [{"candidate": "b", "score": gain}],
         "final_metrics": {"PA": 1.0, "over_TWAP": estimate, "over_default": estimate}, "designs": {"proposed": 18},
         "dynamic": {} if config.worlds == "static" else dynamic, "learning": {}, "spa_p": math.nan,
         "llm": {"tokens_in": 10, "tokens_out": 5}, "times": {"minutes": 1.0},
@@ -64,15 +65,16 @@ def test_arms_over_their_seeds(tmp_path: Path) -> None:
     control = [finished(tmp_path / f"random{s}", gain=0.0, seed=s, arm="random") for s in range(3)]
     found = compare([*full, *control])
     groups = {group["arm"]: group for group in found["groups"]}
-    over = [(2.0 + 0.1 * LUCK[s].mean()) / 2 for s in range(3)]
-    assert groups["full"]["by_seed"] == pytest.approx(over) and groups["full"]["runs"] == 3
-    half = 4.302653 * np.std(over, ddof=1) / math.sqrt(3)  # Student's t with two degrees of freedom
-    assert groups["full"]["ci95"] == pytest.approx([np.mean(over) - half, np.mean(over) + half])
+    gains = [(2.0 + 0.1 * LUCK[s].mean()) / 2 for s in range(3)]
+    assert groups["full"]["by_seed"] == pytest.approx(gains) and groups["full"]["runs"] == 3
+    days = [2.0 + 0.1 * LUCK[s] for s in range(3)]
+    both = over(days, [d / 2 for d in days], np.arange(DAYS))
+    assert groups["full"]["ci95"] == pytest.approx(both["ci95"]) and both["mean"] == pytest.approx(np.mean(gains))
     assert groups["full"]["simulated"] == 2.0 and groups["full"]["score_valid"] == 2.0
     [test] = found["tests"]
     assert (test["a"], test["b"]) == ("full", "random") and test["difference"] == pytest.approx(2.0)
     assert found["equal_budget"] and found["spa_p"] < 0.01
-    ahead = f"full is ahead with {np.mean(over):+.2f} bps over the default PPO on test days"
+    ahead = f"full is ahead with {np.mean(gains):+.2f} bps over the default PPO on test days"
     assert found["sentence"] == f"{ahead}; shown against random (Bonferroni)"
     assert json.loads(to_json(found))["runs"][0]["arm"] == "full"
 
@@ -87,6 +89,16 @@ def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_dif
     sentence = compare(alike)["sentence"]
     assert sentence.endswith("no difference between arms is shown") and "ahead" not in sentence
     assert sentence.startswith("no arm is shown to beat the default; the highest mean is that of")
+
+
+def test_several_searches_with_the_same_find_have_the_chance_of_one(tmp_path: Path) -> None:
+    lucky = 0.3 - 3.0 * float(LUCK[0].mean())  # on the mean of these days, and on no more of them than half
+    same = [finished(tmp_path / f"full{s}", gain=lucky, noise=3.0) for s in range(3)]
+    same += [finished(tmp_path / "random", gain=-1.0, noise=0.0, arm="random")]
+    found = compare(same)
+    group = found["groups"][0]
+    assert group["by_seed"] == pytest.approx([0.15] * 3) and group["ci95"][0] < -0.2 < 0.5 < group["ci95"][1]
+    assert found["sentence"].startswith("no arm is shown to beat the default")
 
 
 def test_equal_runs_and_a_single_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

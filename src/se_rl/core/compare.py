@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from se_rl.config import ConfigError
-from se_rl.core.honest import OURS
-from se_rl.evaluation.comparison import clustered_mean, spa_p_value, t_quantile
+from se_rl.core.honest import OURS, STRONG, over
+from se_rl.evaluation.comparison import clustered_mean, spa_p_value
 from se_rl.records.run_folder import RunFolder
 
 BUDGET = ("iterations", "parents", "siblings", "promoted", "finalists", "work", "seeds", "max_designs")
@@ -78,8 +78,9 @@ def _row(run: Mapping[str, Any], arm: str, place: Path) -> dict[str, Any]:
     simulated = {
         size: table[OURS]["saved_bps"] - table["PPO strong"]["saved_bps"] for size, table in run["dynamic"].items()
     }
+    by_day = {name: run["by_day"][name] for name in (OURS, STRONG)}
     return {
-        "name": str(place), "arm": arm, "seed": run["seeds"]["search"], "data": run["data"]["name"],
+        "by_day": by_day, "name": str(place), "arm": arm, "seed": run["seeds"]["search"], "data": run["data"]["name"],
         "designs": run["designs"], "score_valid": best["score"] if best else 0.0, "final": final,
         "over_TWAP": final["over_TWAP"], "over_default": final["over_default"], "simulated_over_default": simulated,
         "learning": run["learning"], "tokens": run["llm"]["tokens_in"] + run["llm"]["tokens_out"],
@@ -88,15 +89,15 @@ def _row(run: Mapping[str, Any], arm: str, place: Path) -> dict[str, Any]:
 
 
 def _group(arm: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """An arm over its seeds: the spread between runs is the error; a single run has its own interval, by days and seeds."""
+    """An arm over its seeds, with the errors of days and of runs together: three searches with one find have one chance."""
     values = np.array([row["over_default"]["mean"] for row in rows])
     mean, n = float(values.mean()), len(values)
-    half = t_quantile(0.975, n - 1) * float(values.std(ddof=1)) / np.sqrt(n) if n > 1 else 0.0
-    ci95 = [mean - half, mean + half] if n > 1 else list(rows[0]["over_default"]["ci95"])
+    ours, strong = ([np.array(row["by_day"][name]) for row in rows] for name in (OURS, STRONG))
+    found = over(ours, strong, np.arange(len(ours[0]))) if n > 1 else rows[0]["over_default"]
     valid = [row["score_valid"] for row in rows]
     simulated = [row["simulated_over_default"].get("x1", float("nan")) for row in rows]
     return {
-        "arm": arm, "runs": n, "mean": mean, "ci95": ci95, "by_seed": values.tolist(),
+        "arm": arm, "runs": n, "mean": mean, "ci95": list(found["ci95"]), "by_seed": values.tolist(),
         "score_valid": float(np.mean(valid)), "simulated": float(np.mean(simulated)),
         "tokens": float(np.mean([row["tokens"] for row in rows])),
     }  # fmt: skip
