@@ -59,13 +59,25 @@ def section(results: dict[str, Any]) -> str:
         "|---|--:|--:|:-:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, row in results["methods"].items():
-        cells = [name, number(row["PA"]), number(row["over_TWAP"]["mean"]), interval(row["over_TWAP"]["ci95"])]
+        cells = [
+            name,
+            number(row["PA"]),
+            number(row["over_TWAP"]["mean"]),
+            interval(row["over_TWAP"]["ci95"]),
+        ]
         cells += [
             number(row["over_TWAP_specific"]["mean"]),
             *(number(row["by_side"][s]["PA"]) for s in ("buy", "sell")),
         ]
-        cells += [number(row["PA_std"], 1), number(row["WR"], 3), number(row["GLR"]), number(row["AFI"], 3)]
-        lines.append("| " + " | ".join([*cells, number(100 * row["capture"], 1, suffix=" %")]) + " |")
+        cells += [
+            number(row["PA_std"], 1),
+            number(row["WR"], 3),
+            number(row["GLR"]),
+            number(row["AFI"], 3),
+        ]
+        lines.append(
+            "| " + " | ".join([*cells, number(100 * row["capture"], 1, suffix=" %")]) + " |"
+        )
     ridge = results["methods"]["XS ridge"]
     full = ridge.get("over_TWAP_full_bars")
     lines += [

@@ -64,18 +64,29 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--effort", type=float, default=0.1)
-    parser.add_argument("--spread", type=float, default=0.15, help="first step of the search, as a share of each range")
+    parser.add_argument(
+        "--spread",
+        type=float,
+        default=0.15,
+        help="first step of the search, as a share of each range",
+    )
     parser.add_argument("--from", dest="start", type=Path, help="YAML of the profile to start from")
     args = parser.parse_args()
-    start = MarketProfile(**yaml.safe_load(args.start.read_text())) if args.start else MarketProfile()
-    best = search(start, minutes=args.minutes, seed=args.seed, effort=args.effort, spread=args.spread)
+    start = (
+        MarketProfile(**yaml.safe_load(args.start.read_text())) if args.start else MarketProfile()
+    )
+    best = search(
+        start, minutes=args.minutes, seed=args.seed, effort=args.effort, spread=args.spread
+    )
     print(yaml.safe_dump(rounded(best), sort_keys=False))
     for fact in card_rows(best, seed=args.seed + 10_000, effort=1.0):
         parts = ", ".join(f"{p['label']} {p['value']:.3f} +- {p['se']:.3f}" for p in fact["parts"])
         print("ok  " if fact["ok"] else "MISS", fact["name"], "|", parts)
 
 
-def search(start: MarketProfile, *, minutes: float, seed: int, effort: float, spread: float) -> MarketProfile:
+def search(
+    start: MarketProfile, *, minutes: float, seed: int, effort: float, spread: float
+) -> MarketProfile:
     """The profile with the smallest loss that CMA-ES finds on one set of seeds in the given time."""
     warnings.filterwarnings("ignore", module="cma")
     options = {"bounds": [0.0, 1.0], "seed": seed + 1, "verbose": -9, "timeout": minutes * 60}
@@ -87,7 +98,11 @@ def search(start: MarketProfile, *, minutes: float, seed: int, effort: float, sp
         strategy.tell(points, losses)
         if min(losses) < lowest:
             lowest, best = min(losses), to_profile(points[int(np.argmin(losses))], start)
-        print(f"{time.monotonic() - started:.0f} s: loss {lowest:.3f} {rounded(best)}", file=sys.stderr, flush=True)
+        print(
+            f"{time.monotonic() - started:.0f} s: loss {lowest:.3f} {rounded(best)}",
+            file=sys.stderr,
+            flush=True,
+        )
     return best
 
 
@@ -99,7 +114,9 @@ def loss(profile: MarketProfile, *, seed: int, effort: float) -> float:
         aims = fact.bands | EXTRA.get(fact.name, {})
         for (low, high), value in zip(aims.values(), fact.measure(evidence), strict=True):
             total += _violation(value, low, high)
-    informed = evidence.wealth[:, 0].mean() / (evidence.wealth[:, 0].std(ddof=1) / np.sqrt(len(evidence.wealth)) + 1e-9)
+    informed = evidence.wealth[:, 0].mean() / (
+        evidence.wealth[:, 0].std(ddof=1) / np.sqrt(len(evidence.wealth)) + 1e-9
+    )
     total += max(0.0, 3.0 - informed) ** 2 / 9.0
     total += max(0.0, -estimate(evidence.wealth[:, 1])[0]) > 0
     total += 20.0 * float((~counts["orders"].kept).mean()) + counts["broken"]
@@ -118,13 +135,18 @@ def _violation(value: float, low: float, high: float) -> float:
 def to_unit(profile: MarketProfile) -> Float:
     """The free numbers of a profile in [0, 1]."""
     values = [(getattr(profile, k) - low) / (high - low) for k, (low, high) in LINEAR.items()]
-    values += [np.log(getattr(profile, k) / low) / np.log(high / low) for k, (low, high) in LOGARITHMIC.items()]
+    values += [
+        np.log(getattr(profile, k) / low) / np.log(high / low)
+        for k, (low, high) in LOGARITHMIC.items()
+    ]
     return np.clip(values, 0.01, 0.99)
 
 
 def to_profile(x: Float, start: MarketProfile) -> MarketProfile:
     """The profile at a point of the search."""
-    found: dict[str, Any] = {k: low + u * (high - low) for u, (k, (low, high)) in zip(x, LINEAR.items(), strict=False)}
+    found: dict[str, Any] = {
+        k: low + u * (high - low) for u, (k, (low, high)) in zip(x, LINEAR.items(), strict=False)
+    }
     for u, (k, (low, high)) in zip(x[len(LINEAR) :], LOGARITHMIC.items(), strict=True):
         found[k] = low * (high / low) ** u
     return replace(start, **{k: float(f"{v:.3g}") for k, v in found.items()})

@@ -15,33 +15,44 @@ from typing import Any
 
 import numpy as np
 
-from se_rl.core.compare import compare
-from se_rl.core.honest import OURS, STRONG
-from se_rl.core.ladder import LAST, SCREEN
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, NAIVE
 from se_rl.report.design_rows import OverDefault
+from se_rl.scoring.comparison import compare
+from se_rl.scoring.final_test import OURS, STRONG
+from se_rl.scoring.ladder import LAST, SCREEN
 
 Rows = Iterable[Sequence[str]]
 
 
 def main() -> None:
     """Print the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs"
+    )
     folders = [place for place in parser.parse_args().runs if (place / "results.json").exists()]
     by_data: dict[str, list[Path]] = {}
     for place in folders:
-        by_data.setdefault(json.loads((place / "results.json").read_text())["data"]["sha256"], []).append(place)
+        by_data.setdefault(
+            json.loads((place / "results.json").read_text())["data"]["sha256"], []
+        ).append(place)
     print("# What the evolution found\n")
-    print("Made by `python benchmarks/evolution_tables.py` from finished runs of `se-rl run`; bps throughout.\n")
+    print(
+        "Made by `python benchmarks/evolution_tables.py` from finished runs of `se-rl run`; bps throughout.\n"
+    )
     for places in by_data.values():
         section(sorted(places))
 
 
 def section(places: Sequence[Path]) -> None:
     """All tables of the runs on one data set."""
-    found, results = compare(places), [json.loads((place / "results.json").read_text()) for place in places]
+    found, results = (
+        compare(places),
+        [json.loads((place / "results.json").read_text()) for place in places],
+    )
     first, config = results[0], results[0]["config"]
     data = first["data"]
     kind = "SYNTHETIC" if data["synthetic"] else "real bars"
@@ -54,7 +65,8 @@ def section(places: Sequence[Path]) -> None:
         f"{first['isolation']}. Budgets are {'equal' if found['equal_budget'] else 'NOT equal'}. Code {first['code_hash'][:8]}.\n"
     )
     seeds = {
-        g["arm"]: ", ".join(str(r["seed"]) for r in found["runs"] if r["arm"] == g["arm"]) for g in found["groups"]
+        g["arm"]: ", ".join(str(r["seed"]) for r in found["runs"] if r["arm"] == g["arm"])
+        for g in found["groups"]
     }
     print(
         f"Seeds of the searches: {'; '.join(f'{arm} {of}' for arm, of in seeds.items())}. Trainings have seeds of their own,"
@@ -83,17 +95,27 @@ def arms(found: dict[str, Any]) -> None:
         "tokens per run",
     )
     rows = (
-        (g["arm"], str(g["runs"]), signed(g["mean"]), interval(g["ci95"]), " ".join(signed(v) for v in g["by_seed"]),
-         signed(g["score_valid"]), signed(g["simulated"]), f"{g['tokens']:,.0f}")
+        (
+            g["arm"],
+            str(g["runs"]),
+            signed(g["mean"]),
+            interval(g["ci95"]),
+            " ".join(signed(v) for v in g["by_seed"]),
+            signed(g["score_valid"]),
+            signed(g["simulated"]),
+            f"{g['tokens']:,.0f}",
+        )
         for g in found["groups"]
-    )  # fmt: skip
+    )
     table(head, rows)
 
 
 def tests(found: dict[str, Any]) -> None:
     """Paired differences between arms by test day."""
     if found["tests"]:
-        print(f"Differences between arms, paired by test day (SPA p that no arm beats TWAP: {found['spa_p']:.3f}):\n")
+        print(
+            f"Differences between arms, paired by test day (SPA p that no arm beats TWAP: {found['spa_p']:.3f}):\n"
+        )
         rows = (
             (f"{t['a']} - {t['b']}", signed(t["difference"]), interval(t["ci95"]), f"{t['p']:.3f}")
             for t in found["tests"]
@@ -121,13 +143,24 @@ def runs(found: dict[str, Any], results: Sequence[dict[str, Any]]) -> None:
     for row, result in zip(found["runs"], results, strict=True):
         d, over = row["designs"], row["over_default"]
         no_design = result["verdict"].startswith("No design")
-        ours, strong = (result["baselines"][name]["over_TWAP_specific"]["mean"] for name in (OURS, STRONG))
-        rows.append((
-            row["arm"], str(row["seed"]), f"{d['proposed']} / {d['scored']} / {d['failed']} / {d['repeated']}",
-            "the default" if no_design else result["best"], signed(over["mean"]), interval(over["ci95"]), signed(ours - strong),
-            signed(row["over_TWAP"]["mean"]), number(row["spa_p"], 3), number(result["selection"]["hurdle_bps"]),
-            f"{row['minutes']:.1f}",
-        ))  # fmt: skip
+        ours, strong = (
+            result["baselines"][name]["over_TWAP_specific"]["mean"] for name in (OURS, STRONG)
+        )
+        rows.append(
+            (
+                row["arm"],
+                str(row["seed"]),
+                f"{d['proposed']} / {d['scored']} / {d['failed']} / {d['repeated']}",
+                "the default" if no_design else result["best"],
+                signed(over["mean"]),
+                interval(over["ci95"]),
+                signed(ours - strong),
+                signed(row["over_TWAP"]["mean"]),
+                number(row["spa_p"], 3),
+                number(result["selection"]["hurdle_bps"]),
+                f"{row['minutes']:.1f}",
+            )
+        )
     table(head, rows)
 
 
@@ -137,21 +170,34 @@ def baselines(results: Sequence[dict[str, Any]]) -> None:
     first = results[0]
     names = [name for name in first["baselines"] if name != OURS]
     rows = (
-        (name, signed(first["baselines"][name]["over_TWAP"]["mean"]), interval(first["baselines"][name]["over_TWAP"]["ci95"]),
-         signed(first["baselines"][name]["over_TWAP_specific"]["mean"]), number(first["baselines"][name].get("seed_sd")))
+        (
+            name,
+            signed(first["baselines"][name]["over_TWAP"]["mean"]),
+            interval(first["baselines"][name]["over_TWAP"]["ci95"]),
+            signed(first["baselines"][name]["over_TWAP_specific"]["mean"]),
+            number(first["baselines"][name].get("seed_sd")),
+        )
         for name in names
-    )  # fmt: skip
+    )
     table(("method, test days", "over TWAP", "95 % by days", "specific part", "seed SD"), rows)
     for size, simulated in first["dynamic"].items():
         ours = [r["dynamic"][size][OURS]["saved_bps"] for r in results]
         head = (f"simulated market, {size}", "cost", "saved against TWAP", "95 %", "seed SD")
         kept = {name: row for name, row in simulated.items() if name != OURS}
         cells = (
-            (name, number(r["cost_bps"]), signed(r["saved_bps"]), interval(r["saved_ci95"]), number(r.get("seed_sd")))
+            (
+                name,
+                number(r["cost_bps"]),
+                signed(r["saved_bps"]),
+                interval(r["saved_ci95"]),
+                number(r.get("seed_sd")),
+            )
             for name, r in kept.items()
         )
         table(head, cells)
-        print(f"Chosen designs of all runs, {size}: saved {', '.join(signed(value) for value in ours)}.\n")
+        print(
+            f"Chosen designs of all runs, {size}: saved {', '.join(signed(value) for value in ours)}.\n"
+        )
 
 
 def designers(found: dict[str, Any], places: Sequence[Path]) -> None:
@@ -166,11 +212,23 @@ def designers(found: dict[str, Any], places: Sequence[Path]) -> None:
         own = [[score for run in runs for score in run.get(number, [])] for number in iterations]
         every = [score for scores in own for score in scores]
         level = sum(score > 0 for score in every)
-        cells = [f"{signed(float(np.mean(scores)))} ({signed(max(scores))})" if scores else "-" for scores in own]
-        by_run = " ".join(signed(float(np.mean([s for scores in run.values() for s in scores]))) for run in runs)
+        cells = [
+            f"{signed(float(np.mean(scores)))} ({signed(max(scores))})" if scores else "-"
+            for scores in own
+        ]
+        by_run = " ".join(
+            signed(float(np.mean([s for scores in run.values() for s in scores]))) for run in runs
+        )
         median = signed(float(np.median(every)))
         rows.append((arm, str(len(every)), *cells, by_run, median, f"{level} of {len(every)}"))
-    head = ("arm", "designs", *(f"iteration {n}: mean (best)" for n in iterations), "mean by run", "median", "above 0")
+    head = (
+        "arm",
+        "designs",
+        *(f"iteration {n}: mean (best)" for n in iterations),
+        "mean by run",
+        "median",
+        "above 0",
+    )
     table(head, rows)
 
 
@@ -186,7 +244,9 @@ def screened(place: Path) -> dict[int, list[float]]:
     return found
 
 
-def learning(found: dict[str, Any], results: Sequence[dict[str, Any]], places: Sequence[Path]) -> None:
+def learning(
+    found: dict[str, Any], results: Sequence[dict[str, Any]], places: Sequence[Path]
+) -> None:
     """Every finalist at each budget: who learns fast, and what is left of it at three times the search's budget."""
     print(
         "### Finalists: learning speed, and the result at three times the budget, apart (over the default, validation)\n"
@@ -200,10 +260,17 @@ def learning(found: dict[str, Any], results: Sequence[dict[str, Any]], places: S
     for run, result, place in zip(found["runs"], results, places, strict=True):
         for one in [*result["finalists"], *stopped(place)]:
             cells = [signed(one["rungs"].get(str(rung))) for rung in range(3)]
-            rows.append((
-                run["arm"], str(run["seed"]), one["candidate"], *cells, interval(one["ci95"]), str(len(one["by_seed"])),
-                *(signed(one["by_world"].get(world)) for world in ("static", "dynamic")),
-            ))  # fmt: skip
+            rows.append(
+                (
+                    run["arm"],
+                    str(run["seed"]),
+                    one["candidate"],
+                    *cells,
+                    interval(one["ci95"]),
+                    str(len(one["by_seed"])),
+                    *(signed(one["by_world"].get(world)) for world in ("static", "dynamic")),
+                )
+            )
     table(("arm", "seed", "design", *head, "95 %", "trainings", "history", "simulated"), rows)
 
 
@@ -211,7 +278,9 @@ def stopped(place: Path) -> list[dict[str, Any]]:
     """Designs of one run that were stopped in the last rung, in the form of its finalists."""
     with Archive.open(place / "archive.sqlite", read_only=True) as archive:
         scoring, rows = OverDefault(archive), []
-        for name in [e.payload["candidate"] for e in archive.events("dropped") if e.payload["rung"] == LAST]:
+        for name in [
+            e.payload["candidate"] for e in archive.events("dropped") if e.payload["rung"] == LAST
+        ]:
             made = archive.evaluations(name)
             scores = scoring.by_rung(made)
             if LAST in scores:

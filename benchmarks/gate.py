@@ -20,12 +20,12 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.core.honest import over
-from se_rl.core.ladder import LAST, SCREEN, SEARCH, Ladder
-from se_rl.core.settings import RunConfig, preset
-from se_rl.core.workshop import Job
-from se_rl.evaluation.standing import Array
+from se_rl.executors.training_pool import TrainingJob
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id, key_of
+from se_rl.records.settings import RunConfig, preset
+from se_rl.scoring.final_test import over
+from se_rl.scoring.ladder import LAST, SCREEN, SEARCH, Ladder
+from se_rl.scoring.standing import Array
 
 TEST = 3
 """The block of days that no rung scores on."""
@@ -46,16 +46,18 @@ class World:
     episodes: int = 250
 
 
-class PlantedWorkshop:
+class PlantedTrainingPool:
     """Stands where trainings would: scores from `effects`, a design's true gain over the default at each rung."""
 
-    def __init__(self, effects: Mapping[str, Sequence[float]], *, seed: int, world: World | None = None) -> None:
+    def __init__(
+        self, effects: Mapping[str, Sequence[float]], *, seed: int, world: World | None = None
+    ) -> None:
         self.effects, self.seed, self.world = effects, seed, world or World()
         self.trainings = [0, 0, 0]
         self._kept: dict[str, Array] = {}
 
     @property
-    def examiner(self) -> PlantedWorkshop:
+    def validation(self) -> PlantedTrainingPool:
         """It examines, too."""
         return self
 
@@ -64,7 +66,9 @@ class PlantedWorkshop:
         calm = np.arange(self.world.days[rung] * self.world.orders_per_day) % 2 == 0
         return {"calm": calm, "wild": ~calm}
 
-    def evaluate(self, jobs: Sequence[Job]) -> Iterator[tuple[Job, Evaluation, bool]]:
+    def evaluate(
+        self, jobs: Sequence[TrainingJob]
+    ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
         """Each job, done."""
         for job in jobs:
             self.trainings[job.rung] += 1
@@ -73,15 +77,21 @@ class PlantedWorkshop:
 
     def arrays(self, evaluation: Evaluation) -> dict[str, Array]:
         """The scores per order of one training."""
-        return self.scores(evaluation.candidate, evaluation.rung, evaluation.seed, block=evaluation.rung)
+        return self.scores(
+            evaluation.candidate, evaluation.rung, evaluation.seed, block=evaluation.rung
+        )
 
     def scores(self, name: str, rung: int, seed: int, *, block: int) -> dict[str, Array]:
         """What a design's training at a rung gets on a block of days; the first two rungs see the same days."""
         block = max(block, SEARCH)
         luck = self.world.seed_sd * float(self._noise("luck", name, rung, seed, size=1)[0])
         level = self.effects[name][rung] + luck
-        day = np.repeat(np.arange(self.world.days[block], dtype=np.float64), self.world.orders_per_day)
-        by_day = self.world.own_day_sd * self._noise("days", name, block, size=self.world.days[block])
+        day = np.repeat(
+            np.arange(self.world.days[block], dtype=np.float64), self.world.orders_per_day
+        )
+        by_day = self.world.own_day_sd * self._noise(
+            "days", name, block, size=self.world.days[block]
+        )
         static = self._orders(name, block, "static", len(day)) + by_day[day.astype(int)]
         dynamic = self._orders(name, block, "dynamic", self.world.episodes)
         return {"static": static + level, "static_day": day, "dynamic": dynamic + level}
@@ -109,7 +119,9 @@ class Journal:
         return True
 
 
-def planted(n: int, *, world: World, null: bool, rng: np.random.Generator) -> tuple[list[Candidate], dict[str, Any]]:
+def planted(
+    n: int, *, world: World, null: bool, rng: np.random.Generator
+) -> tuple[list[Candidate], dict[str, Any]]:
     """The default and n designs, and what each truly gains over it at every rung."""
     names = [design_id({"reward": str(i)}) for i in range(n)]
     end = np.zeros(n) if null else world.effect_sd * rng.standard_normal(n)
@@ -117,23 +129,39 @@ def planted(n: int, *, world: World, null: bool, rng: np.random.Generator) -> tu
     share = np.array(world.fidelity)
     by_rung = share * end[:, None] + np.sqrt(1.0 - share**2) * other
     default = Candidate(design_id({}), {}, DEFAULT)
-    designs = [Candidate(name, {"reward": str(i)}, "draft", (default.id,)) for i, name in enumerate(names)]
-    return [default, *designs], {default.id: (0.0, 0.0, 0.0), **dict(zip(names, by_rung.tolist(), strict=True))}
+    designs = [
+        Candidate(name, {"reward": str(i)}, "draft", (default.id,)) for i, name in enumerate(names)
+    ]
+    return [default, *designs], {
+        default.id: (0.0, 0.0, 0.0),
+        **dict(zip(names, by_rung.tolist(), strict=True)),
+    }
 
 
-def search_once(config: RunConfig, n: int, *, null: bool, seed: int, world: World | None = None) -> dict[str, float]:
+def search_once(
+    config: RunConfig, n: int, *, null: bool, seed: int, world: World | None = None
+) -> dict[str, float]:
     """One whole search, from screens to the test days; gains and errors in bps."""
     world = world or World()
-    (default, *designs), effects = planted(n, world=world, null=null, rng=np.random.default_rng(seed))
-    workshop = PlantedWorkshop(effects, seed=seed, world=world)
-    ladder = Ladder(config, cast(Any, Journal()), cast(Any, workshop), default, tell=lambda *_, **__: None)
+    (default, *designs), effects = planted(
+        n, world=world, null=null, rng=np.random.default_rng(seed)
+    )
+    training_pool = PlantedTrainingPool(effects, seed=seed, world=world)
+    ladder = Ladder(
+        config, cast(Any, Journal()), cast(Any, training_pool), default, tell=lambda *_, **__: None
+    )
     batch = config.parents * config.siblings
     for i in range(0, n, batch):
         ladder.run(designs[i : i + batch], SCREEN, range(config.seeds[SCREEN]))
         ladder.promote([c.id for c in designs[i : i + batch]])
     champion = ladder.champion(ladder.finals())
-    shown, truth = _on_test_days(workshop, champion, default.id, seeds=config.seeds[LAST]), effects[champion][LAST]
-    work = sum(done * each for done, each in zip(workshop.trainings, config.rungs, strict=True))
+    shown, truth = (
+        _on_test_days(training_pool, champion, default.id, seeds=config.seeds[LAST]),
+        effects[champion][LAST],
+    )
+    work = sum(
+        done * each for done, each in zip(training_pool.trainings, config.rungs, strict=True)
+    )
     is_default, best = champion == default.id, max(effect[LAST] for effect in effects.values())
     return {
         "success": float(not is_default and shown["ci95"][0] > 0.0),
@@ -142,36 +170,53 @@ def search_once(config: RunConfig, n: int, *, null: bool, seed: int, world: Worl
         "test": shown["mean"] - truth,
         "truth": truth,
         "regret": best - truth,
-        "regret_all": 0.0 if null else best - effects[_best_of_all(workshop, config)][LAST],
+        "regret_all": 0.0 if null else best - effects[_best_of_all(training_pool, config)][LAST],
         "cost": work / ((n + 1) * config.seeds[LAST] * config.rungs[LAST]),
     }
 
 
-def _on_test_days(workshop: PlantedWorkshop, ours: str, theirs: str, *, seeds: int) -> dict[str, Any]:
+def _on_test_days(
+    training_pool: PlantedTrainingPool, ours: str, theirs: str, *, seeds: int
+) -> dict[str, Any]:
     mine, default = (
-        [workshop.scores(name, LAST, seed, block=TEST) for seed in range(seeds)] for name in (ours, theirs)
+        [training_pool.scores(name, LAST, seed, block=TEST) for seed in range(seeds)]
+        for name in (ours, theirs)
     )
     day = mine[0]["static_day"].astype(np.int64)
-    return over([scores["static"] for scores in mine], [scores["static"] for scores in default], day)
+    return over(
+        [scores["static"] for scores in mine], [scores["static"] for scores in default], day
+    )
 
 
-def _best_of_all(workshop: PlantedWorkshop, config: RunConfig) -> str:
+def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
     """Whom one would choose after training every design at the last rung."""
 
     def level(name: str) -> float:
-        runs = [workshop.scores(name, LAST, seed, block=LAST) for seed in range(config.seeds[LAST])]
-        return sum(weight * float(np.mean([run[world] for run in runs])) for world, weight in config.weights.items())
+        runs = [
+            training_pool.scores(name, LAST, seed, block=LAST) for seed in range(config.seeds[LAST])
+        ]
+        return sum(
+            weight * float(np.mean([run[world] for run in runs]))
+            for world, weight in config.weights.items()
+        )
 
-    return max(workshop.effects, key=level)
+    return max(training_pool.effects, key=level)
 
 
-def campaign(config: RunConfig, *, searches: int, designs: int, seed: int = 0) -> dict[str, dict[str, float]]:
+def campaign(
+    config: RunConfig, *, searches: int, designs: int, seed: int = 0
+) -> dict[str, dict[str, float]]:
     """Means over many searches, with the standard error of each under `NAME_se`; the null case and planted truths."""
     found = {}
     for case in ("null", "planted"):
-        rows = [search_once(config, designs, null=case == "null", seed=seed + i) for i in range(searches)]
+        rows = [
+            search_once(config, designs, null=case == "null", seed=seed + i)
+            for i in range(searches)
+        ]
         values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        errors = {f"{name}_se": float(value.std() / np.sqrt(searches)) for name, value in values.items()}
+        errors = {
+            f"{name}_se": float(value.std() / np.sqrt(searches)) for name, value in values.items()
+        }
         found[case] = {name: float(value.mean()) for name, value in values.items()} | errors
     return found
 
@@ -208,7 +253,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", action="store_true", help="print numbers instead of a table")
     given = parser.parse_args()
-    found = campaign(preset(given.preset), searches=given.searches, designs=given.designs, seed=given.seed)
+    found = campaign(
+        preset(given.preset), searches=given.searches, designs=given.designs, seed=given.seed
+    )
     print(json.dumps({"world": asdict(World()), **found}, indent=1) if given.json else table(found))
 
 

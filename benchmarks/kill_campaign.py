@@ -3,7 +3,7 @@
     python benchmarks/kill_campaign.py --main 300 --workers 200 --jobs 14
 
 First two runs are left alone: one with random designs, one with a small model that writes and learns. Then runs of both
-kinds lose their main process (kill -9; the same command goes on in the same folder) or processes of their locked room (the
+kinds lose their main process (kill -9; the same command goes on in the same folder) or processes of their sandbox (the
 main process goes on): so many kills each, `jobs` runs at a time. Moments and victims are drawn by `seed`: after how much of
 what a run tells, evenly, and up to a second later; so they fall everywhere in a run, however busy the machine is. Whatever
 differs from the runs left alone is told, and the exit code is 1.
@@ -39,7 +39,7 @@ GONE_SECONDS, HANGS_SECONDS = 10.0, 1800.0
 MAIN_KILLS, WORKER_KILLS = 10, 6
 """Per run, at most."""
 APART = 3
-"""Evaluations that must end between a kill in the room and the next but one: a training is tried three times, so that two
+"""Evaluations that must end between a kill in the sandbox and the next but one: a training is tried three times, so that two
 kills cannot make a design fail, and a third shall not meet the same training."""
 
 
@@ -89,7 +89,11 @@ class Child:
         with self.log.open("a") as said, folder.with_suffix(".err").open("a") as errors:
             self._before = said.tell()
             self.process = subprocess.Popen(
-                command, stdout=said, stderr=errors, env=TINY.environment(kind.home), start_new_session=True
+                command,
+                stdout=said,
+                stderr=errors,
+                env=TINY.environment(kind.home),
+                start_new_session=True,
             )
 
     def wait(self, seconds: float | None = None) -> bool:
@@ -116,7 +120,10 @@ class Child:
     def kill(self) -> list[int]:
         """SIGKILL, and who of its descendants outlives it by too much; it is stopped first, to know them all."""
         os.kill(self.process.pid, signal.SIGSTOP)
-        sessions = {self.process.pid, *descendants(self.process.pid)[0]}  # each server begins one of its own
+        sessions = {
+            self.process.pid,
+            *descendants(self.process.pid)[0],
+        }  # each server begins one of its own
         self.process.kill()
         self.wait()
         end = time.monotonic() + GONE_SECONDS
@@ -133,7 +140,9 @@ def processes() -> dict[int, tuple[int, int]]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                state, parent, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                state, parent, _, session = (
+                    (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                )
             except OSError:  # it has just ended
                 continue
             if state not in "ZX":
@@ -142,7 +151,7 @@ def processes() -> dict[int, tuple[int, int]]:
 
 
 def descendants(pid: int) -> tuple[list[int], list[int]]:
-    """Servers of locked rooms, which are a process's children, and their workers."""
+    """Servers of sandboxs, which are a process's children, and their workers."""
     alive = processes()
     servers = [child for child, (parent, _) in alive.items() if parent == pid]
     return servers, [child for child, (parent, _) in alive.items() if parent in servers]
@@ -157,7 +166,9 @@ def record_of(folder: Path) -> dict[str, Any]:
         record: dict[str, Any] = {
             "events": sorted(event.key for event in archive.events()),
             "candidates": [asdict(c) for c in archive.candidates()],
-            "evaluations": sorted((asdict(replace(e, seconds=0.0, attempts=0)) for e in evaluations), key=_place),
+            "evaluations": sorted(
+                (asdict(replace(e, seconds=0.0, attempts=0)) for e in evaluations), key=_place
+            ),
             "adapters": [asdict(a) for a in archive.adapters()],
             "calls": sorted(call.key for call in archive.calls()),
             "test_openings": archive.test_openings(),
@@ -183,7 +194,11 @@ def acknowledged(log: Path) -> list[tuple[str, bool]]:
 def differences(folder: Path, kind: Kind) -> list[str]:
     """What a finished run differs in from the one that was left alone, and what it did twice."""
     own = record_of(folder)
-    faults = [f"{name} not as in the run left alone" for name in kind.record if own.get(name) != kind.record[name]]
+    faults = [
+        f"{name} not as in the run left alone"
+        for name in kind.record
+        if own.get(name) != kind.record[name]
+    ]
     stands = Counter(_place(row) for row in own["evaluations"])
     made = Counter(which for which, is_new in acknowledged(folder.with_suffix(".log")) if is_new)
     faults += [f"evaluation {which} stands {n} times" for which, n in stands.items() if n > 1]
@@ -217,7 +232,7 @@ def kill_main(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -
 
 
 def kill_workers(folder: Path, kind: Kind, *, budget: Budget, rng: random.Random) -> Report:
-    """A run whose locked room loses processes, now a worker, now the server, while the main process goes on."""
+    """A run whose sandbox loses processes, now a worker, now the server, while the main process goes on."""
     report, child, ended = Report(folder.name), Child(folder, kind), list[int]()
     for moment in sorted(kind.moment(rng) for _ in range(WORKER_KILLS)):
         child.ends_before(moment)
@@ -255,9 +270,13 @@ def leave_alone(kind: Kind, out: Path) -> Kind:
     started, child = time.monotonic(), Child(out / f"alone_{kind.name}", kind)
     child.wait()
     if child.process.returncode != 0:
-        raise SystemExit(f"the run that is left alone failed; see {child.folder.with_suffix('.err')}")
+        raise SystemExit(
+            f"the run that is left alone failed; see {child.folder.with_suffix('.err')}"
+        )
     kind.told, kind.record = len(child.heard()), record_of(child.folder)
-    say(f"left alone: {kind.name}, {time.monotonic() - started:.0f} s, {len(kind.record['evaluations'])} evaluations")
+    say(
+        f"left alone: {kind.name}, {time.monotonic() - started:.0f} s, {len(kind.record['evaluations'])} evaluations"
+    )
     return kind
 
 
@@ -272,9 +291,16 @@ def campaign(out: Path, main: int, workers: int, *, jobs: int, seed: int) -> lis
         while budget.left > 0:
             number = next(numbers)
             kind, name = kinds[number % 2], f"{what.__name__}_{number}"
-            done = what(out / f"{name}_{kind.name}", kind, budget=budget, rng=random.Random(f"{seed} {name}"))
+            done = what(
+                out / f"{name}_{kind.name}",
+                kind,
+                budget=budget,
+                rng=random.Random(f"{seed} {name}"),
+            )
             reports.append(done)
-            say(f"{done.name}: {done.kills.total()} kills, {max(0, budget.left)} to go", done.faults)
+            say(
+                f"{done.name}: {done.kills.total()} kills, {max(0, budget.left)} to go", done.faults
+            )
 
     for what, kills in ((kill_main, main), (kill_workers, workers)):
         budget, numbers = Budget(kills), count()
@@ -286,20 +312,32 @@ def campaign(out: Path, main: int, workers: int, *, jobs: int, seed: int) -> lis
 
 def say(line: str, faults: Sequence[str] = ()) -> None:
     """Tell what is going on."""
-    print("\n".join([line, *(f"  FAULT: {fault}" for fault in faults)]), file=sys.stderr, flush=True)
+    print(
+        "\n".join([line, *(f"  FAULT: {fault}" for fault in faults)]), file=sys.stderr, flush=True
+    )
 
 
 def summary(reports: Sequence[Report], name: str) -> dict[str, Any]:
     """The row of one kind of kill."""
     own = [report for report in reports if report.name.startswith(f"kill_{name}_")]
     kills = sum((report.kills for report in own), Counter[str]())
-    counts = {"kills": kills.total(), "runs": len(own), "faults": sum(len(report.faults) for report in own)}
-    return {"killed": name, **counts, "last heard": ", ".join(f"{what} {n}" for what, n in kills.most_common())}
+    counts = {
+        "kills": kills.total(),
+        "runs": len(own),
+        "faults": sum(len(report.faults) for report in own),
+    }
+    return {
+        "killed": name,
+        **counts,
+        "last heard": ", ".join(f"{what} {n}" for what, n in kills.most_common()),
+    }
 
 
 def main() -> int:
     """The command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     for name, usual in {"main": 6, "workers": 4, "jobs": 1, "seed": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=usual, metavar="N")
     parser.add_argument("--out", type=Path, help="where the runs go; those with faults stay there")

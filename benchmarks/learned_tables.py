@@ -36,27 +36,39 @@ def on_history(name: str, design: str, budget: float) -> dict[str, Any]:
     from se_rl.baselines.learned import DESIGNS as MODULES
     from se_rl.baselines.learned import learned_on_history
     from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
-    from se_rl.evaluation.evaluator import Score
+    from se_rl.scoring.order_scores import Score
 
     torch.set_num_threads(1)
     dataset, trial = table.open_trial(BaselinesConfig(data=str(DATA / f"{name}.parquet")))
     fitted = table.fit_on_train(dataset)
     ridge = trial.score(
-        "XS ridge", fitted.ridge.schedule(trial.orders, fitted.ridge.forecast(trial.data, fitted.scales))
+        "XS ridge",
+        fitted.ridge.schedule(trial.orders, fitted.ridge.forecast(trial.data, fitted.scales)),
     )
     twap = trial.score("TWAP", table.schedules.twap(trial.orders))
     learned = learned_on_history(
-        trial.data, trial.orders, fitted.scales, train_dates=dataset.dates("train"),
-        config=LearnedConfig(budget=budget, seeds=SEEDS), designs={design: MODULES[design]},
-    )[0]  # fmt: skip
+        trial.data,
+        trial.orders,
+        fitted.scales,
+        train_dates=dataset.dates("train"),
+        config=LearnedConfig(budget=budget, seeds=SEEDS),
+        designs={design: MODULES[design]},
+    )[0]
     score = Score(design, trial.panel, learned.record)
     over_ridge = score.estimate(score.pa() - ridge.pa())
     rows = {s.name: s.row(twap) for s in (twap, ridge, score)}
     ridged = {"mean": over_ridge.mean, "ci95": list(over_ridge.ci95)}
-    return {"rows": rows, "over_ridge": ridged, "seeds": learned.seeds(), "orders": len(trial.orders)}
+    return {
+        "rows": rows,
+        "over_ridge": ridged,
+        "seeds": learned.seeds(),
+        "orders": len(trial.orders),
+    }
 
 
-def simulated(participation: float, takes_price: bool, from_grid: bool, budget: float) -> dict[str, Any]:
+def simulated(
+    participation: float, takes_price: bool, from_grid: bool, budget: float
+) -> dict[str, Any]:
     """The table of one simulated market."""
     import torch
 
@@ -73,29 +85,30 @@ def hybrid(worlds: str, budget: float) -> dict[str, Any]:
     import numpy as np
     import torch
 
-    from se_rl.baselines.learned import FRESH_SEED, Learned
+    from se_rl.baselines.learned import FRESH_SEED, LearnedBaseline
     from se_rl.baselines.passive_grid import best_constant
     from se_rl.baselines.settings import BaselinesConfig
     from se_rl.baselines.table import fit_on_train, open_trial
     from se_rl.environments.dynamic_world import DynamicWorld
     from se_rl.environments.static_world import StaticWorld
     from se_rl.environments.worlds import Episodes
-    from se_rl.evaluation.execution import execute
     from se_rl.modules.defaults import Modules
-    from se_rl.rl.grounds import GroundConfig, make_worlds
     from se_rl.rl.policy import Neutral
     from se_rl.rl.trainer import TrainConfig, train
+    from se_rl.rl.training_worlds import TrainingWorldsConfig, make_worlds
+    from se_rl.scoring.execution import execute
 
     torch.set_num_threads(1)
     dataset, trial = open_trial(BaselinesConfig(data="nasdaq100"))
     scales = fit_on_train(dataset).scales
-    ground = GroundConfig(worlds=worlds)
+    ground = TrainingWorldsConfig(worlds=worlds)
     grounds = make_worlds(Modules(), ground, data=dataset.split("train"), scales=scales)
     market = DynamicWorld(takes_price=True, seed=1)
     constant = best_constant(market, np.random.default_rng(0))
     neutral = {"dynamic": Neutral(constant.multiple, constant.offset)}
     trained = [
-        train(Modules(), grounds, TrainConfig(budget=budget), seed=seed, neutral=neutral) for seed in range(SEEDS)
+        train(Modules(), grounds, TrainConfig(budget=budget), seed=seed, neutral=neutral)
+        for seed in range(SEEDS)
     ]
     history = StaticWorld(trial.data, horizon=trial.orders.horizon, scales=scales)
     day = trial.orders.row % len(trial.data.dates)
@@ -105,7 +118,7 @@ def hybrid(worlds: str, budget: float) -> dict[str, Any]:
     places = (("static", history, Episodes(trial.orders), day), ("dynamic", fresh, episodes, None))
     for where, world, orders, clusters in places:
         runs = tuple(execute(world, t.runner(where), orders, clusters=clusters) for t in trained)
-        learned = Learned(worlds, tuple(trained), runs)
+        learned = LearnedBaseline(worlds, tuple(trained), runs)
         result[where] = learned.whole.summary() | learned.seeds()
     return result
 
@@ -113,10 +126,19 @@ def hybrid(worlds: str, budget: float) -> dict[str, Any]:
 def main() -> None:
     """Run everything and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", type=float, default=1.0, help="factor on all budgets, to try the script out")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="factor on all budgets, to try the script out"
+    )
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", choices=("history", "market", "hybrid"), help="run one part and write no page")
-    parser.add_argument("--keep", type=Path, default=ROOT / "out" / "learned_tables", help="where finished parts lie")
+    parser.add_argument(
+        "--only", choices=("history", "market", "hybrid"), help="run one part and write no page"
+    )
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        default=ROOT / "out" / "learned_tables",
+        help="where finished parts lie",
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "learning.md")
     options = parser.parse_args()
     unit = BUDGET * options.scale
@@ -134,14 +156,26 @@ def all_jobs(unit: float) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     jobs: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     for times in TIMES:
         for name in SETS:
-            jobs |= {("history", name, d, times): (on_history, name, d, unit * times) for d in DESIGNS}
+            jobs |= {
+                ("history", name, d, times): (on_history, name, d, unit * times) for d in DESIGNS
+            }
         for share in (0.10, 0.25):
             for price, grid in ((False, True), (True, True), (True, False)):
-                jobs["market", share, price, grid, times] = (simulated, share, price, grid, unit * times)
-    return jobs | {("hybrid", worlds): (hybrid, worlds, unit) for worlds in ("static", "dynamic", "both")}
+                jobs["market", share, price, grid, times] = (
+                    simulated,
+                    share,
+                    price,
+                    grid,
+                    unit * times,
+                )
+    return jobs | {
+        ("hybrid", worlds): (hybrid, worlds, unit) for worlds in ("static", "dynamic", "both")
+    }
 
 
-def run(jobs: dict[tuple[Any, ...], tuple[Any, ...]], keep: Path, *, workers: int) -> dict[tuple[Any, ...], Any]:
+def run(
+    jobs: dict[tuple[Any, ...], tuple[Any, ...]], keep: Path, *, workers: int
+) -> dict[tuple[Any, ...], Any]:
     """The results of all jobs; those that lie in `keep` are not run again."""
     keep.mkdir(parents=True, exist_ok=True)
     files = {key: keep / f"{'-'.join(map(str, key)).replace(' ', '_')}.json" for key in jobs}
@@ -157,11 +191,19 @@ def page(done: dict[tuple[Any, ...], Any], unit: float) -> str:
     """The results as Markdown."""
     parts = [HEAD.format(last=SEEDS - 1, one=unit, three=3 * unit)]
     for name in SETS:
-        parts.append(_history(name, {key: value for key, value in done.items() if key[:2] == ("history", name)}))
+        parts.append(
+            _history(
+                name, {key: value for key, value in done.items() if key[:2] == ("history", name)}
+            )
+        )
     parts.append("## Simulated market\n" + MARKET)
     for share in (0.10, 0.25):
         for price in (False, True):
-            chosen = {key: value for key, value in done.items() if key[0] == "market" and key[1:3] == (share, price)}
+            chosen = {
+                key: value
+                for key, value in done.items()
+                if key[0] == "market" and key[1:3] == (share, price)
+            }
             parts.append(_market(share, price, chosen))
     parts.append(_hybrid({key[1]: value for key, value in done.items() if key[0] == "hybrid"}))
     return "\n".join(parts)
@@ -192,28 +234,59 @@ def _history(name: str, done: dict[tuple[Any, ...], Any]) -> str:
     some = next(iter(done.values()))
     ridge = some["rows"]["XS ridge"]
     rows = [["XS ridge", "-", *_over_twap(ridge), "0", "", "-"]]
-    for (_, _, design, times), value in sorted(done.items(), key=lambda item: (item[0][2], item[0][3])):
+    for (_, _, design, times), value in sorted(
+        done.items(), key=lambda item: (item[0][2], item[0][3])
+    ):
         over, spread = value["over_ridge"], f"{value['seeds']['seed_sd']:.2f}"
         own = _over_twap(value["rows"][design])
         rows.append([design, f"{times}x", *own, _mean(over), _interval(over["ci95"]), spread])
-    head = ["method", "budget", "over TWAP", "95 % CI", "specific", "over XS ridge", "95 % CI", "seed SD"]
-    detectable = max(value["rows"][key[2]]["over_TWAP"]["detectable"] for key, value in done.items())
+    head = [
+        "method",
+        "budget",
+        "over TWAP",
+        "95 % CI",
+        "specific",
+        "over XS ridge",
+        "95 % CI",
+        "seed SD",
+    ]
+    detectable = max(
+        value["rows"][key[2]]["over_TWAP"]["detectable"] for key, value in done.items()
+    )
     small = f"Effects below {detectable:.1f} bps cannot be shown on these days."
     return f"\n### {name} ({some['orders']:,} orders)\n\n{_table(head, rows)}\n\n{small}\n"
 
 
 def _over_twap(row: dict[str, Any]) -> list[str]:
-    return [_mean(row["over_TWAP"]), _interval(row["over_TWAP"]["ci95"]), _mean(row["over_TWAP_specific"])]
+    return [
+        _mean(row["over_TWAP"]),
+        _interval(row["over_TWAP"]["ci95"]),
+        _mean(row["over_TWAP_specific"]),
+    ]
 
 
 def _market(share: float, price: bool, done: dict[tuple[Any, ...], Any]) -> str:
     first = next(iter(done.values()))
     rows = [_market_row("TWAP", "-", first["TWAP"])]
-    rows.append(_market_row("grid constant", first["grid constant"]["schedule"], first["grid constant"]))
-    for (_, _, _, grid, times), found in sorted(done.items(), key=lambda item: (not item[0][3], item[0][4])):
+    rows.append(
+        _market_row("grid constant", first["grid constant"]["schedule"], first["grid constant"])
+    )
+    for (_, _, _, grid, times), found in sorted(
+        done.items(), key=lambda item: (not item[0][3], item[0][4])
+    ):
         start = f"{'grid' if grid else 'TWAP'}, {times}x"
         rows += [_market_row(design, start, found[design]) for design in DESIGNS]
-    head = ["method", "from, budget", "cost", "saved", "95 % CI", "saved", "passive", "forced", "seed SD"]
+    head = [
+        "method",
+        "from, budget",
+        "cost",
+        "saved",
+        "95 % CI",
+        "saved",
+        "passive",
+        "forced",
+        "seed SD",
+    ]
     return f"\n### {share:.0%} of volume, {'limit' if price else 'market'} orders\n\n{_table(head, rows)}"
 
 
@@ -237,9 +310,24 @@ def _hybrid(done: dict[str, Any]) -> str:
         alpha = ", ".join(f"{a:.2f}" for a in value["alpha"]) if worlds == "both" else "-"
         places = [value["static"], value["dynamic"]]
         rows.append(
-            [worlds, *(x for p in places for x in (f"{p['saved_bps']:+.2f}", _interval(p["saved_ci95"]))), alpha]
+            [
+                worlds,
+                *(
+                    x
+                    for p in places
+                    for x in (f"{p['saved_bps']:+.2f}", _interval(p["saved_ci95"]))
+                ),
+                alpha,
+            ]
         )
-    head = ["trained in", "history: over TWAP", "95 % CI", "market: saved", "95 % CI", "alpha at the end, by seed"]
+    head = [
+        "trained in",
+        "history: over TWAP",
+        "95 % CI",
+        "market: saved",
+        "95 % CI",
+        "alpha at the end, by seed",
+    ]
     return f"\n\n## Static, dynamic, hybrid\n\n{HYBRID}\n{_table(head, rows)}\n"
 
 

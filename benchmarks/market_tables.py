@@ -41,7 +41,10 @@ def table(cards: list[dict[str, Any]]) -> list[str]:
     ]
     for rows in zip(*(card["facts"] for card in cards), strict=True):
         band = f"{number(rows[0]['low'], 3)} to {number(rows[0]['high'], 3)}"
-        cells = [f"{number(r['value'], 3)} ± {number(r['se'], 3)}{'' if r['ok'] else ' (out)'}" for r in rows]
+        cells = [
+            f"{number(r['value'], 3)} ± {number(r['se'], 3)}{'' if r['ok'] else ' (out)'}"
+            for r in rows
+        ]
         lines.append(f"| {rows[0]['name']} | {band} | " + " | ".join(cells) + " |")
     passed = " | ".join(f"**{c['passed']} of {len(c['facts'])}**" for c in cards)
     return [*lines, f"| passed | | {passed} |"]
@@ -49,10 +52,21 @@ def table(cards: list[dict[str, Any]]) -> list[str]:
 
 def details(card: dict[str, Any]) -> list[str]:
     """Tests, grid and the real day, for one seed."""
-    lines = ["", f"## Tests, seed {card['seed']}", "", "| test | held | what it saw |", "|---|:-:|---|"]
-    lines += [f"| {t['name']} | {'yes' if t['ok'] else '**no**'} | {t['detail']} |" for t in card["tests"]]
+    lines = [
+        "",
+        f"## Tests, seed {card['seed']}",
+        "",
+        "| test | held | what it saw |",
+        "|---|:-:|---|",
+    ]
+    lines += [
+        f"| {t['name']} | {'yes' if t['ok'] else '**no**'} | {t['detail']} |" for t in card["tests"]
+    ]
     offsets = list(dict.fromkeys(row["offset"] for row in card["grid"]))
-    names = ["market order" if offset == "market" else f"limit {offset} ticks behind the touch" for offset in offsets]
+    names = [
+        "market order" if offset == "market" else f"limit {offset} ticks behind the touch"
+        for offset in offsets
+    ]
     lines += ["", "## Constant policies: cost against TWAP with market orders, ± SE", ""]
     lines += [
         "| participation | multiple of the slice | " + " | ".join(names) + " |",
@@ -63,7 +77,8 @@ def details(card: dict[str, Any]) -> list[str]:
         cell = f"{100 * row['cost_vs_twap']:+.1f} ± {100 * row['se']:.1f} %"
         cells.setdefault((row["participation"], row["multiple"]), []).append(cell)
     return lines + [
-        f"| {share:.0%} | {multiple:g} | " + " | ".join(values) + " |" for (share, multiple), values in cells.items()
+        f"| {share:.0%} | {multiple:g} | " + " | ".join(values) + " |"
+        for (share, multiple), values in cells.items()
     ]
 
 
@@ -87,7 +102,13 @@ def main() -> None:
         *details(cards[0]),
     ]
     if cards[0]["against"]:
-        lines += ["", "## Beside a real day (AMZN, 2012-06-21)", "", "| | real | simulated |", "|---|--:|--:|"]
+        lines += [
+            "",
+            "## Beside a real day (AMZN, 2012-06-21)",
+            "",
+            "| | real | simulated |",
+            "|---|--:|--:|",
+        ]
         rows = cards[0]["against"]["rows"]
         lines += [
             f"| {row['name'].replace('|r|', 'abs(r)')} | {number(row['real'], 3)} | {number(row['simulated'], 3)} |"

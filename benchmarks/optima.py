@@ -67,14 +67,21 @@ def measure(name: str, *, seeds: int) -> dict[str, Any]:
     ratios, seconds = [], []
     for seed in range(seeds):
         start = time.perf_counter()
-        ground = cast(World, world)  # training asks a world for no record of its fills, and this one keeps none
+        ground = cast(
+            World, world
+        )  # training asks a world for no record of its fills, and this one keeps none
         trained = train(MODULES, {"static": ground}, CONFIG, seed=seed)
         if trained.reason:
             print(f"{name}, seed {seed}: {trained.reason}", file=sys.stderr)
         ratios.append(round(policy_cost(world, trained) / world.optimum(), 5))
         seconds.append(round(time.perf_counter() - start, 2))
         print(f"... {name}, seed {seed}: {ratios[-1]:.4f} in {seconds[-1]:.1f} s", file=sys.stderr)
-    result = {"ratio": ratios, "seconds": seconds, "bar": BARS[name], "optimum": round(world.optimum(), 6)}
+    result = {
+        "ratio": ratios,
+        "seconds": seconds,
+        "bar": BARS[name],
+        "optimum": round(world.optimum(), 6),
+    }
     result["twap_ratio"] = round(world.twap_cost() / world.optimum(), 5)
     if isinstance(world, BertsimasLo):
         result["constrained_ratio"] = round(world.constrained_optimum() / world.optimum(), 5)
@@ -83,7 +90,9 @@ def measure(name: str, *, seeds: int) -> dict[str, Any]:
 
 def main() -> None:
     """Measure the worlds asked for and print JSON or a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--seeds", type=int, default=5, help="how many seeds, from 0")
     parser.add_argument("--only", choices=sorted(CLOSED_FORMS), help="one world alone")
@@ -97,7 +106,9 @@ def main() -> None:
     print(f"{'world':16}{'bar':>7}{'worst':>9}{'mean':>9}{'TWAP':>9}{'slowest':>10}")
     for name, row in results.items():
         worst, mean = max(row["ratio"]), float(np.mean(row["ratio"]))
-        print(f"{name:16}{row['bar']:7.2f}{worst:9.4f}{mean:9.4f}{row['twap_ratio']:9.4f}{max(row['seconds']):8.1f} s")
+        print(
+            f"{name:16}{row['bar']:7.2f}{worst:9.4f}{mean:9.4f}{row['twap_ratio']:9.4f}{max(row['seconds']):8.1f} s"
+        )
 
 
 if __name__ == "__main__":

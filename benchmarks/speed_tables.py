@@ -21,12 +21,27 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 
 def section(result: dict[str, Any]) -> list[str]:
     """One benchmark as a Markdown table."""
-    lines = [f"## {result['name']}", "", f"In {result['unit']}.", "", "| | value | ours / peer |", "|---|--:|--:|"]
+    lines = [
+        f"## {result['name']}",
+        "",
+        f"In {result['unit']}.",
+        "",
+        "| | value | ours / peer |",
+        "|---|--:|--:|",
+    ]
     lines.append(f"| se-rl | {result['value']:,.0f} | 1 |")
-    lines += [f"| {name} | {value:,.0f} | {result['ratios'][name]:.2f} |" for name, value in result["peers"].items()]
+    lines += [
+        f"| {name} | {value:,.0f} | {result['ratios'][name]:.2f} |"
+        for name, value in result["peers"].items()
+    ]
     detail = {**result["detail"], **result["machine"]}
     shown = (f"{v:,.2f}" if isinstance(v, float) else v for v in detail.values())
-    return [*lines, "", *(f"- {key}: {value}" for key, value in zip(detail, shown, strict=True)), ""]
+    return [
+        *lines,
+        "",
+        *(f"- {key}: {value}" for key, value in zip(detail, shown, strict=True)),
+        "",
+    ]
 
 
 def main() -> None:
@@ -45,8 +60,17 @@ def main() -> None:
         lines += section(run_bench(what, seconds=seconds))
     log = REPOSITORY / "docs" / "results" / "gpu.log"
     if log.exists():
-        lines += ["## On one H200", "", "Messages per second by number of markets, all participants (`gpu.log`):", ""]
-        lines += [f"- {line.split('{')[0].strip()}" for line in log.read_text().splitlines() if "msg/s" in line]
+        lines += [
+            "## On one H200",
+            "",
+            "Messages per second by number of markets, all participants (`gpu.log`):",
+            "",
+        ]
+        lines += [
+            f"- {line.split('{')[0].strip()}"
+            for line in log.read_text().splitlines()
+            if "msg/s" in line
+        ]
     write_text(REPOSITORY / "docs" / "results" / "speed.md", "\n".join(lines) + "\n")
 
 

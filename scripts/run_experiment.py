@@ -32,14 +32,24 @@ def arm_words(arm: str) -> list[str]:
 
 def experiment() -> int:
     """Run every arm with every seed, then compare."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--dataset", default="nasdaq100", help="file, imported set, csi100 or nasdaq100")
-    parser.add_argument("--seeds", type=int, default=5, help="runs per arm: seeds 0, 1, ... (default: 5)")
-    parser.add_argument("--preset", default="quick", help="tiny, quick, standard or paper (default: quick)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--dataset", default="nasdaq100", help="file, imported set, csi100 or nasdaq100"
+    )
+    parser.add_argument(
+        "--seeds", type=int, default=5, help="runs per arm: seeds 0, 1, ... (default: 5)"
+    )
+    parser.add_argument(
+        "--preset", default="quick", help="tiny, quick, standard or paper (default: quick)"
+    )
     parser.add_argument("--arms", nargs="+", metavar="ARM", help="which arms (default: full)")
     for flag, (words, _) in ABLATIONS.items():
         parser.add_argument(f"--{flag}", action="store_true", help=words)
-    parser.add_argument("--out", type=Path, default=Path("out/experiment"), help="folder of the runs")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out/experiment"), help="folder of the runs"
+    )
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     options, others = parser.parse_known_args()
     if options.seeds < 1:
@@ -64,7 +74,9 @@ def experiment() -> int:
                 "--out",
                 str(folder),
             ]
-            known = ["--reuse", *folders] if folders else []  # the default's trainings are the same work in every run
+            known = (
+                ["--reuse", *folders] if folders else []
+            )  # the default's trainings are the same work in every run
             code = main([*run, *words, *known, *others])
             if code:
                 return code

@@ -20,7 +20,9 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(autouse=True)
-def private_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def private_cache(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No test reads or writes the user's own cache and data folders."""
     base = tmp_path_factory.getbasetemp()
     monkeypatch.setenv("SE_RL_CACHE", str(base / "cache"))

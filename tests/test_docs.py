@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from se_rl.core.settings import PRESETS
 from se_rl.llm.catalog import MANIFEST
 from se_rl.main import main
 from se_rl.records.entries import sha256
+from se_rl.records.settings import PRESETS
 from se_rl.sandbox.lockdown import isolation_level
 
 sys.path.append(str(Path(__file__).resolve().parent / "core"))
@@ -30,7 +30,9 @@ PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
 SNIPPETS = [
     pytest.param(language, text, id=f"{page.name}-{number}-{language}")
     for page in PAGES
-    for number, (language, text) in enumerate(re.findall(r"```(\w+)\n(.*?)```", page.read_text(), re.DOTALL))
+    for number, (language, text) in enumerate(
+        re.findall(r"```(\w+)\n(.*?)```", page.read_text(), re.DOTALL)
+    )
 ]
 FILE = re.compile(r"# (\w+\.py)\n")
 """The first line of a snippet that is a file."""
@@ -71,20 +73,29 @@ def test_snippet_runs(language: str, text: str, folder: Path) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_snippets_about_runs_run_after_the_demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snippets_about_runs_run_after_the_demo(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not isolation_level().enough:
-        pytest.skip("no locked room is to be had on this machine")
+        pytest.skip("no sandbox is to be had on this machine")
     monkeypatch.setenv("SE_RL_CACHE", str(folder / "cache"))
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
     small = {name: value for name, value in tiny_run.SMALL.items() if name not in ("data", "arm")}
     monkeypatch.setitem(
-        PRESETS, "quick", {**PRESETS["tiny"], **small, "seeds": (1, 1, 1), "iterations": 1, "siblings": 3}
+        PRESETS,
+        "quick",
+        {**PRESETS["tiny"], **small, "seeds": (1, 1, 1), "iterations": 1, "siblings": 3},
     )
     tiny_run.make_data(folder / "home")
-    (folder / "home" / "data" / f"{tiny_run.DATA}.parquet").rename(folder / "home" / "data" / "nasdaq100.parquet")
+    (folder / "home" / "data" / f"{tiny_run.DATA}.parquet").rename(
+        folder / "home" / "data" / "nasdaq100.parquet"
+    )
     model = folder / "cache" / "models" / "smollm2"
     tiny_run.make_model(model)
-    files = {p.name: {"bytes": p.stat().st_size, "sha256": sha256(p.read_bytes())} for p in model.iterdir()}
+    files = {
+        p.name: {"bytes": p.stat().st_size, "sha256": sha256(p.read_bytes())}
+        for p in model.iterdir()
+    }
     (model / MANIFEST).write_text(json.dumps({"base_sha256": "0" * 64, "files": files}))
     assert main(shlex.split("run --preset quick --out out/demo")) == 0
     for snippet in ABOUT_RUNS:

@@ -26,10 +26,17 @@ def bars(symbols: int = 6, days: int = 10, minutes: int = 390) -> pd.DataFrame:
             close = 50 * np.exp(np.cumsum(rng.normal(0, 5e-4, minutes)))
             opening = np.r_[50, close[:-1]]
             frame = pd.DataFrame(
-                {"timestamp": pd.date_range(day + pd.Timedelta("9h30min"), periods=minutes, freq="min")}
+                {
+                    "timestamp": pd.date_range(
+                        day + pd.Timedelta("9h30min"), periods=minutes, freq="min"
+                    )
+                }
             )
             frame = frame.assign(
-                symbol=f"S{symbol}", open=opening, high=np.maximum(opening, close), low=np.minimum(opening, close)
+                symbol=f"S{symbol}",
+                open=opening,
+                high=np.maximum(opening, close),
+                low=np.minimum(opening, close),
             )
             frames.append(frame.assign(close=close, volume=rng.integers(100, 5000, minutes)))
     return pd.concat(frames, ignore_index=True)
@@ -46,7 +53,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     holed.loc[17, "close"] = np.nan
     holed.to_csv(path / "nan.csv", index=False)
     good.sort_values("close").to_csv(path / "unsorted.csv", index=False)
-    pd.concat([good, good.iloc[[5]]]).sort_values(["symbol", "timestamp"]).to_csv(path / "duplicate.csv", index=False)
+    pd.concat([good, good.iloc[[5]]]).sort_values(["symbol", "timestamp"]).to_csv(
+        path / "duplicate.csv", index=False
+    )
     good.iloc[:390].to_csv(path / "one_day.csv", index=False)
     (path / "config.yaml").write_text("horizont: 60\n")
     (path / "nested.yaml").write_text("horizon: soon\n")
@@ -66,26 +75,49 @@ BAD_INPUT = {
     "NaN": (["--data", "{}/nan.csv"], "missing or infinite price"),
     "unsorted": (["--data", "{}/unsorted.csv"], "out of time order"),
     "duplicate": (["--data", "{}/duplicate.csv"], "duplicate (symbol, time) rows"),
-    "horizon too long": (["--data", "{}/good.csv", "--horizon", "391"], "longer than the session of 390 bars"),
+    "horizon too long": (
+        ["--data", "{}/good.csv", "--horizon", "391"],
+        "longer than the session of 390 bars",
+    ),
     "horizon no number": (["--data", "{}/good.csv", "--horizon", "long"], "'horizon"),
     "quantity zero": (["--data", "{}/good.csv", "--quantity", "0"], "quantity 0.0 is not positive"),
-    "quantity negative": (["--data", "{}/good.csv", "--quantity", "-5"], "quantity -5.0 is not positive"),
-    "quantity no number": (["--data", "{}/good.csv", "--quantity", "many"], "'quantity' has value 'many'"),
+    "quantity negative": (
+        ["--data", "{}/good.csv", "--quantity", "-5"],
+        "quantity -5.0 is not positive",
+    ),
+    "quantity no number": (
+        ["--data", "{}/good.csv", "--quantity", "many"],
+        "'quantity' has value 'many'",
+    ),
     "split unknown": (["--data", "{}/good.csv", "--split", "future"], "invalid choice: 'future'"),
-    "split empty": (["--data", "{}/one_day.csv", "--split", "train"], "split 'train' of one_day is empty"),
-    "config key misspelt": (["--config", "{}/config.yaml"], "key 'horizont' is unknown; known keys: data, split"),
+    "split empty": (
+        ["--data", "{}/one_day.csv", "--split", "train"],
+        "split 'train' of one_day is empty",
+    ),
+    "config key misspelt": (
+        ["--config", "{}/config.yaml"],
+        "key 'horizont' is unknown; known keys: data, split",
+    ),
     "config value wrong": (["--config", "{}/nested.yaml"], "'horizon"),
     "config no YAML": (["--config", "{}/broken.yaml"], "is not YAML"),
     "config missing": (["--config", "{}/none.yaml"], "cannot be read"),
     "option unknown": (["--colour", "red"], "unrecognized arguments: --colour"),
-    "symbol unknown": (["--data", "{}/good.csv", "--symbols", "AAPL"], "symbol 'AAPL' is not in good"),
-    "cap out of range": (["--data", "{}/good.csv", "--max-participation", "7"], "max_participation 7.0"),
+    "symbol unknown": (
+        ["--data", "{}/good.csv", "--symbols", "AAPL"],
+        "symbol 'AAPL' is not in good",
+    ),
+    "cap out of range": (
+        ["--data", "{}/good.csv", "--max-participation", "7"],
+        "max_participation 7.0",
+    ),
     "negative cost": (["--data", "{}/good.csv", "--fee-bps", "-1"], "fee_bps"),
 }
 
 
 @pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_gets_one_line_and_exit_code_2(case: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_gets_one_line_and_exit_code_2(
+    case: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments, message = BAD_INPUT[case]
     try:
         code = main(["baselines", *(part.format(folder) for part in arguments), "--json"])
@@ -100,7 +132,21 @@ def test_bad_input_gets_one_line_and_exit_code_2(case: str, folder: Path, capsys
 
 
 def test_json_of_a_users_own_csv(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["baselines", "--data", str(folder / "good.csv"), "--horizon", "60", "--split", "all", "--json"]) == 0
+    assert (
+        main(
+            [
+                "baselines",
+                "--data",
+                str(folder / "good.csv"),
+                "--horizon",
+                "60",
+                "--split",
+                "all",
+                "--json",
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["orders"] == 2 * 5 * 6 * 6
     assert abs(found["methods"]["TWAP"]["PA_vs_twap"]) < 1e-9
@@ -122,7 +168,16 @@ def test_results_page_and_config_are_written_together(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "page.html"
-    arguments = ["--data", str(folder / "good.csv"), "--horizon", "60", "--split", "all", "--html", str(page)]
+    arguments = [
+        "--data",
+        str(folder / "good.csv"),
+        "--horizon",
+        "60",
+        "--split",
+        "all",
+        "--html",
+        str(page),
+    ]
     assert main(["baselines", *arguments, "--out", str(tmp_path / "run")]) == 0
     out, err = capsys.readouterr()
     assert "foresight bound" in out and "self-checks passed" in out
@@ -138,8 +193,19 @@ def test_results_page_and_config_are_written_together(
         assert yaml.safe_load(config.read_text())["horizon"] == 60
 
 
-def test_a_written_config_reproduces_the_run(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--data", str(folder / "good.csv"), "--horizon", "30", "--split", "all", "--out", str(tmp_path)]
+def test_a_written_config_reproduces_the_run(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [
+        "--data",
+        str(folder / "good.csv"),
+        "--horizon",
+        "30",
+        "--split",
+        "all",
+        "--out",
+        str(tmp_path),
+    ]
     assert main(["baselines", *arguments, "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert main(["baselines", "--config", str(tmp_path / "config.yaml"), "--json"]) == 0
@@ -156,20 +222,37 @@ def test_data_check_import_and_list(
     assert "duplicate" in capsys.readouterr().out
     assert main(["data", "import", str(folder / "duplicate.csv"), "--name", "nasdaq100"]) == 2
     assert "--repair" in capsys.readouterr().err
-    assert main(["data", "import", str(folder / "duplicate.csv"), "--name", "nasdaq100", "--repair"]) == 0
+    assert (
+        main(["data", "import", str(folder / "duplicate.csv"), "--name", "nasdaq100", "--repair"])
+        == 0
+    )
     assert "the last one kept" in capsys.readouterr().out
     assert main(["data", "list", "--json"]) == 0
     kinds = {row["name"]: row["kind"] for row in json.loads(capsys.readouterr().out)["datasets"]}
     assert kinds["nasdaq100"] == "imported" and kinds["csi100"] == "SYNTHETIC"
-    assert main(["baselines", "--data", "nasdaq100", "--split", "all", "--horizon", "60", "--json"]) == 0
+    assert (
+        main(["baselines", "--data", "nasdaq100", "--split", "all", "--horizon", "60", "--json"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["data"]["synthetic"] is False
     assert any("the last one kept" in note for note in found["notes"])
 
 
-def test_fetch_without_the_extra_says_what_to_install(capsys: pytest.CaptureFixture[str], monkeypatch) -> None:
+def test_fetch_without_the_extra_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch
+) -> None:
     monkeypatch.setitem(sys.modules, "baostock", None)
-    arguments = ["--vendor", "baostock", "--symbols", "sh.600519", "--start", "2025-01-02", "--end", "2025-01-03"]
+    arguments = [
+        "--vendor",
+        "baostock",
+        "--symbols",
+        "sh.600519",
+        "--start",
+        "2025-01-02",
+        "--end",
+        "2025-01-03",
+    ]
     assert main(["data", "fetch", *arguments, "--bar-minutes", "5", "--name", "csi100"]) == 2
     assert "se-rl[vendors]" in capsys.readouterr().err
 
@@ -184,7 +267,9 @@ def test_doctor_and_bench_speak_json(capsys: pytest.CaptureFixture[str]) -> None
     assert {"name", "unit", "value", "peers", "ratios", "detail", "machine"} <= set(bench)
 
 
-@pytest.mark.parametrize("verb", [[], ["baselines"], ["data"], ["data", "fetch"], ["bench"], ["doctor"]])
+@pytest.mark.parametrize(
+    "verb", [[], ["baselines"], ["data"], ["data", "fetch"], ["bench"], ["doctor"]]
+)
 def test_every_verb_has_help(verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         main([*verb, "--help"])

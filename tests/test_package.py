@@ -36,7 +36,9 @@ def test_public_names_of_the_seeds_can_be_imported() -> None:
 
 
 def test_yaml_round_trip(tmp_path: Path) -> None:
-    config = BaselinesConfig(horizon="session", fee_bps=1.5, max_participation=0.2, symbols=("A", "B"))
+    config = BaselinesConfig(
+        horizon="session", fee_bps=1.5, max_participation=0.2, symbols=("A", "B")
+    )
     path = tmp_path / "c.yaml"
     path.write_text(dump_yaml(config))
     assert load_yaml(BaselinesConfig, path) == config

@@ -25,18 +25,20 @@ import torch
 
 from se_rl.commands.runs import ABLATIONS, INTERRUPTED, seeds_spelling, settings_of
 from se_rl.config import dump_yaml
-from se_rl.core.honest import OURS, STRONG
-from se_rl.core.settings import MULTI, preset
 from se_rl.main import build_parser, main
 from se_rl.modules.contracts import CONTRACTS
 from se_rl.records.archive import Archive
+from se_rl.records.settings import MULTI, preset
 from se_rl.sandbox.lockdown import isolation_level
+from se_rl.scoring.final_test import OURS, STRONG
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.append(str(REPOSITORY / "tests" / "core"))
 TINY: Any = import_module("tiny_run")
 SMALLER = {"seeds": (1, 1, 1), "iterations": 1, "siblings": 3}
-locked = pytest.mark.skipif(not isolation_level().enough, reason="no locked room is to be had on this machine")
+locked = pytest.mark.skipif(
+    not isolation_level().enough, reason="no sandbox is to be had on this machine"
+)
 
 
 class Said(NamedTuple):
@@ -59,7 +61,16 @@ def call(*words: str | Path) -> Said:
 
 
 def run_words(home: Path, name: str, *more: str) -> list[str]:
-    return ["run", "--config", str(home / "tiny.yaml"), "--out", str(home / name), "--workers", "2", *more]
+    return [
+        "run",
+        "--config",
+        str(home / "tiny.yaml"),
+        "--out",
+        str(home / name),
+        "--workers",
+        "2",
+        *more,
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +94,7 @@ def _at_home(private_cache: None, home: Path, monkeypatch: pytest.MonkeyPatch) -
 def several(home: Path) -> Said:
     """A run with two agents in one book, in both worlds."""
     if not isolation_level().enough:
-        pytest.skip("no locked room is to be had on this machine")
+        pytest.skip("no sandbox is to be had on this machine")
     return call(*run_words(home, "several", "--scenario", "multi", "--agents", "2", "--json"))
 
 
@@ -91,7 +102,7 @@ def several(home: Path) -> Said:
 def simulated(home: Path) -> Said:
     """A run in simulated markets alone."""
     if not isolation_level().enough:
-        pytest.skip("no locked room is to be had on this machine")
+        pytest.skip("no sandbox is to be had on this machine")
     return call(*run_words(home, "simulated", "--dynamic-only", "--json"))
 
 
@@ -109,10 +120,25 @@ def test_a_run_prints_its_results_as_json_and_nothing_else(home: Path, several: 
     results = json.loads(several.out)
     assert {"PA", "PA_std", "WR", "GLR", "AFI", "ci95"} <= set(results["final_metrics"])
     assert {"proposed", "valid", "scored", "failed"} <= set(results["designs"])
-    ours, strong = (results["baselines"][name]["over_TWAP_specific"]["mean"] for name in (OURS, STRONG))
-    assert results["final_metrics"]["over_default_specific"]["mean"] == pytest.approx(ours - strong, abs=1e-9)
-    assert {"baselines", "stop_reason", "spa_p", "seeds", "isolation", "llm", "data", "verdict"} <= set(results)
-    assert results["test_openings"] == 1 and results["data"]["synthetic"] and results["dynamic"]["x2"]
+    ours, strong = (
+        results["baselines"][name]["over_TWAP_specific"]["mean"] for name in (OURS, STRONG)
+    )
+    assert results["final_metrics"]["over_default_specific"]["mean"] == pytest.approx(
+        ours - strong, abs=1e-9
+    )
+    assert {
+        "baselines",
+        "stop_reason",
+        "spa_p",
+        "seeds",
+        "isolation",
+        "llm",
+        "data",
+        "verdict",
+    } <= set(results)
+    assert (
+        results["test_openings"] == 1 and results["data"]["synthetic"] and results["dynamic"]["x2"]
+    )
     assert json.loads((home / "several" / "results.json").read_text()) == results
     assert {"report.html", "archive.sqlite", "best.policy", "config.yaml"} <= {
         p.name for p in (home / "several").iterdir()
@@ -132,7 +158,11 @@ def test_the_same_command_on_a_finished_run_says_the_same_again(home: Path, seve
 def test_simulated_markets_alone(home: Path, simulated: Said) -> None:
     assert simulated.code == 0
     results = json.loads(simulated.out)
-    assert results["spa_p"] is None and results["config"]["worlds"] == "dynamic" and results["dynamic"]["x1"]
+    assert (
+        results["spa_p"] is None
+        and results["config"]["worlds"] == "dynamic"
+        and results["dynamic"]["x1"]
+    )
     [path] = events(home / "simulated", "execution")
     assert path["world"] == "dynamic" and not any(path["price"]) and "fill_price" not in path
     assert len(path["inventory"]) == len(path["minutes"]) == TINY.SMALL["dynamic_horizon"]
@@ -161,10 +191,18 @@ def test_every_accepted_design_is_the_same_again_and_blind(home: Path, several: 
     with Archive.open(home / "several" / "archive.sqlite", read_only=True) as archive:
         done = archive.evaluations()
     worth = {e.candidate for e in done if e.ok and e.rung}
-    again = {(d["design"], e["rung"], e["seed"]): e for d in found["designs"] for e in d["evaluations"]}
-    assert len(worth) >= 3 and set(again) == {(e.candidate, e.rung, e.seed) for e in done if e.candidate in worth}
-    assert all(e["equal"] and e["future_blind"] and e["again"] == e["stored"] for e in again.values())
-    assert {d["isolation"] for d in found["designs"]} == {done[0].isolation} and found["designs"][0]["same_code"]
+    again = {
+        (d["design"], e["rung"], e["seed"]): e for d in found["designs"] for e in d["evaluations"]
+    }
+    assert len(worth) >= 3 and set(again) == {
+        (e.candidate, e.rung, e.seed) for e in done if e.candidate in worth
+    }
+    assert all(
+        e["equal"] and e["future_blind"] and e["again"] == e["stored"] for e in again.values()
+    )
+    assert {d["isolation"] for d in found["designs"]} == {done[0].isolation} and found["designs"][
+        0
+    ]["same_code"]
 
 
 @pytest.fixture
@@ -182,16 +220,25 @@ def test_modules_by_hand_are_placed_among_the_designs(copy: Path, tmp_path: Path
     said = call("score", copy, *words, "--json")
     found = json.loads(said.out)
     assert said.code == 0 and said.err == "" and found["reason"] == ""
-    assert found["rows"][found["place"] - 1]["design"] == found["design"] and found["of"] == len(found["rows"]) >= 2
-    assert [row["score"] for row in found["rows"]] == sorted((row["score"] for row in found["rows"]), reverse=True)
+    assert (
+        found["rows"][found["place"] - 1]["design"] == found["design"]
+        and found["of"] == len(found["rows"]) >= 2
+    )
+    assert [row["score"] for row in found["rows"]] == sorted(
+        (row["score"] for row in found["rows"]), reverse=True
+    )
     with Archive.open(copy / "archive.sqlite", read_only=True) as archive:
         design = archive.candidate(found["design"])
     assert design.operator == "by hand" and set(design.modules) == set(MULTI)
     assert found["design"] in call("show", copy, found["design"]).out
-    assert call("report", copy).code == 0 and found["design"][:6] in (copy / "report.html").read_text()
+    assert (
+        call("report", copy).code == 0 and found["design"][:6] in (copy / "report.html").read_text()
+    )
 
 
-def test_an_invalid_module_by_hand_is_refused_and_leaves_no_trace(copy: Path, tmp_path: Path) -> None:
+def test_an_invalid_module_by_hand_is_refused_and_leaves_no_trace(
+    copy: Path, tmp_path: Path
+) -> None:
     file = tmp_path / "bad.py"
     file.write_text("import os\n\ndef reward(step):\n    return 1.0\n")
     before = len(events(copy, "proposed"))
@@ -200,7 +247,9 @@ def test_an_invalid_module_by_hand_is_refused_and_leaves_no_trace(copy: Path, tm
     assert len(events(copy, "proposed")) == before and said.out == ""
 
 
-def test_report_and_tensorboard(home: Path, several: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_and_tensorboard(
+    home: Path, several: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = tmp_path / "page.html"
     said = call("report", home / "several", "--html", page, "--json")
     assert said.code == 0 and json.loads(said.out) == {"page": str(page)} and said.err == ""
@@ -208,17 +257,30 @@ def test_report_and_tensorboard(home: Path, several: Said, tmp_path: Path, monke
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "tensorboard.summary", None)
         said = call("report", home / "several", "--html", page, "--tensorboard", tmp_path / "board")
-        assert said.code == 2 and "pip install 'se-rl[tensorboard]'" in said.err and not (tmp_path / "board").exists()
+        assert (
+            said.code == 2
+            and "pip install 'se-rl[tensorboard]'" in said.err
+            and not (tmp_path / "board").exists()
+        )
     pytest.importorskip("tensorboard.summary")
-    assert call("report", home / "several", "--html", page, "--tensorboard", tmp_path / "board").code == 0
-    assert [p for p in (tmp_path / "board").iterdir() if "tfevents" in p.name and p.stat().st_size > 1000]
+    assert (
+        call("report", home / "several", "--html", page, "--tensorboard", tmp_path / "board").code
+        == 0
+    )
+    assert [
+        p
+        for p in (tmp_path / "board").iterdir()
+        if "tfevents" in p.name and p.stat().st_size > 1000
+    ]
 
 
 def test_compare(home: Path, several: Said, simulated: Said) -> None:
     said = call("compare", home / "several", home / "simulated", "--json")
     found = json.loads(said.out)
     assert (
-        said.code == 0 and said.err == "" and [run["arm"] for run in found["runs"]] == ["random", "random dynamic-only"]
+        said.code == 0
+        and said.err == ""
+        and [run["arm"] for run in found["runs"]] == ["random", "random dynamic-only"]
     )
     assert found["equal_budget"] and len(found["tests"]) == 1
     said = call("compare", home / "several", home / "simulated")
@@ -227,7 +289,15 @@ def test_compare(home: Path, several: Said, simulated: Said) -> None:
 
 @locked
 def test_the_best_policy_of_a_run_on_data_in_the_seeds_words(home: Path, several: Said) -> None:
-    words = ("--dataset", TINY.DATA, "--horizon", "20", "--split", "valid", "--json")  # its test days stay sealed
+    words = (
+        "--dataset",
+        TINY.DATA,
+        "--horizon",
+        "20",
+        "--split",
+        "valid",
+        "--json",
+    )  # its test days stay sealed
     said = call("--mode", "eval", "--checkpoint", home / "several", *words)
     found = json.loads(said.out)
     assert said.code == 0 and found["policy"]["name"] == json.loads(several.out)["best"]
@@ -235,9 +305,15 @@ def test_the_best_policy_of_a_run_on_data_in_the_seeds_words(home: Path, several
 
 
 BAD_INPUT = {
-    "no world left": ("run --static-only --dynamic-only", "--static-only and --dynamic-only leave no world; give one"),
+    "no world left": (
+        "run --static-only --dynamic-only",
+        "--static-only and --dynamic-only leave no world; give one",
+    ),
     "no workers": ("run --workers 0", "--workers is 0; use 1 or more"),
-    "several agents on history": ("run --scenario multi --static-only", "the multi scenario needs simulated markets"),
+    "several agents on history": (
+        "run --scenario multi --static-only",
+        "the multi scenario needs simulated markets",
+    ),
     "no such preset": ("run --preset fast", "invalid choice: 'fast'"),
     "no such arm": ("run --arm best", "invalid choice: 'best'"),
     "no number": ("run --iterations many", "'iterations' has value 'many'"),
@@ -248,7 +324,10 @@ BAD_INPUT = {
         "run --config {home}/tiny.yaml --out {home}/several --seed 9",
         'began with scenario "multi" and is now given "single"',
     ),
-    "show: no run": ("show {home}/nowhere", "{home}/nowhere holds no run (no archive.sqlite); give"),
+    "show: no run": (
+        "show {home}/nowhere",
+        "{home}/nowhere holds no run (no archive.sqlite); give",
+    ),
     "show: unknown design": ("show {home}/several zzz", "zzz"),
     "replay: no run": ("replay {home} all", "{home} holds no run"),
     "replay: unknown design": ("replay {home}/several zzz", "zzz"),
@@ -258,10 +337,19 @@ BAD_INPUT = {
     "score: no file": ("score {home}/several --reward {home}/none.py", "none.py cannot be read"),
     "score: a folder": ("score {home}/several --network {home}", "{home} cannot be read"),
     "report: no run": ("report {home}/nowhere", "holds no run"),
-    "compare: unfinished": ("compare {home}/several {home}", "{home} has no results.json: it is no finished run"),
+    "compare: unfinished": (
+        "compare {home}/several {home}",
+        "{home} has no results.json: it is no finished run",
+    ),
     "compare: twice": ("compare {home}/several {home}/several", "is given twice"),
-    "compare: other data": ("compare {home}/several {home}/elsewhere", "elsewhere used other data than {home}/several"),
-    "compare: broken": ("compare {home}/several {home}/broken", "broken/results.json is damaged; run the same"),
+    "compare: other data": (
+        "compare {home}/several {home}/elsewhere",
+        "elsewhere used other data than {home}/several",
+    ),
+    "compare: broken": (
+        "compare {home}/several {home}/broken",
+        "broken/results.json is damaged; run the same",
+    ),
     "eval: no checkpoint": ("--mode eval", "--mode eval needs --checkpoint"),
     "eval: no policy": ("--mode eval --checkpoint {home}/model.pt --dataset csi100", "model.pt"),
     "seeds: no mode": ("--mode sleep", "invalid choice: 'sleep'"),
@@ -270,7 +358,10 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("case", BAD_INPUT)
 def test_bad_input_gets_one_line_and_exit_code_2(case: str, home: Path, several: Said) -> None:
-    for name, text in (("elsewhere", several.out.replace('"sha256": "', '"sha256": "0')), ("broken", several.out[:99])):
+    for name, text in (
+        ("elsewhere", several.out.replace('"sha256": "', '"sha256": "0')),
+        ("broken", several.out[:99]),
+    ):
         (home / name).mkdir(exist_ok=True)
         (home / name / "results.json").write_text(text)
     words, said = (text.format(home=home) for text in BAD_INPUT[case])
@@ -281,17 +372,27 @@ def test_bad_input_gets_one_line_and_exit_code_2(case: str, home: Path, several:
 
 def test_a_model_that_is_not_here_is_told_before_anything_is_trained(home: Path) -> None:
     said = call(*run_words(home, "no-model", "--arm", "full", "--llm", "gpt-9", "--json"))
-    assert said.code == 1 and "model 'gpt-9' is unknown; use smollm2" in said.err and said.err.count("\n") == 1
+    assert (
+        said.code == 1
+        and "model 'gpt-9' is unknown; use smollm2" in said.err
+        and said.err.count("\n") == 1
+    )
     assert not events(home / "no-model", "run_started")
 
 
 @locked
-def test_an_interrupted_run_says_how_to_go_on_and_ends_as_if_it_had_not_been(home: Path, simulated: Said) -> None:
+def test_an_interrupted_run_says_how_to_go_on_and_ends_as_if_it_had_not_been(
+    home: Path, simulated: Said
+) -> None:
     words = run_words(home, "interrupted", "--dynamic-only")
     with subprocess.Popen(
-        [sys.executable, "-m", "se_rl.main", *words], env=TINY.environment(home) | {"COLUMNS": "200"}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    ) as process:  # fmt: skip
+        [sys.executable, "-m", "se_rl.main", *words],
+        env=TINY.environment(home) | {"COLUMNS": "200"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
         assert process.stderr is not None
         heard = []
         for line in process.stderr:
@@ -303,11 +404,21 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_if_it_had_not_been(hom
     told = err.strip().splitlines()[-1]
     assert process.returncode == INTERRUPTED == 130, heard
     assert (
-        "Traceback" not in err and out == "" and told.startswith("se-rl: interrupted; all that was finished is saved")
+        "Traceback" not in err
+        and out == ""
+        and told.startswith("se-rl: interrupted; all that was finished is saved")
     )
-    assert not (home / "interrupted" / "results.json").exists() and events(home / "interrupted", "evaluated")
+    assert not (home / "interrupted" / "results.json").exists() and events(
+        home / "interrupted", "evaluated"
+    )
     resume = told.partition("go on with: se-rl ")[2].split()
-    assert resume == ["run", "--config", str(home / "interrupted" / "config.yaml"), "--out", str(home / "interrupted")]
+    assert resume == [
+        "run",
+        "--config",
+        str(home / "interrupted" / "config.yaml"),
+        "--out",
+        str(home / "interrupted"),
+    ]
     again = call(*words, "--json")
     assert again.code == 0 and untimed(json.loads(again.out)) == untimed(json.loads(simulated.out))
     assert call(*resume, "--json").out == again.out
@@ -330,7 +441,10 @@ def parsed(words: Sequence[str]) -> Any:
             "--epochs 4 --seed 3 --no-dek --horizon 60",
             {"iterations": 4, "seed": 3, "hle": False, "lle": False, "horizon": 60},
         ),
-        ("--mode train --dataset my/bars.csv --preset standard", {"preset": "standard", "data": "my/bars.csv"}),
+        (
+            "--mode train --dataset my/bars.csv --preset standard",
+            {"preset": "standard", "data": "my/bars.csv"},
+        ),
     ],
 )
 def test_the_seeds_command_line_trains(words: str, changes: dict[str, Any]) -> None:
@@ -365,9 +479,13 @@ def test_what_is_left_out(flag: str) -> None:
     assert both == replace(preset("quick", **ABLATIONS[flag][1]), imagine=False, arm="random")
 
 
-def experiment(words: str, monkeypatch: pytest.MonkeyPatch, *, code: int = 0) -> tuple[int, list[list[str]]]:
+def experiment(
+    words: str, monkeypatch: pytest.MonkeyPatch, *, code: int = 0
+) -> tuple[int, list[list[str]]]:
     """The commands that the script gives."""
-    spec = importlib.util.spec_from_file_location("run_experiment", REPOSITORY / "scripts" / "run_experiment.py")
+    spec = importlib.util.spec_from_file_location(
+        "run_experiment", REPOSITORY / "scripts" / "run_experiment.py"
+    )
     assert spec and spec.loader
     script: Any = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
@@ -387,21 +505,27 @@ def test_the_seeds_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     folders = [f"out/experiment/nasdaq100-no-dek-{seed}" for seed in range(2)]
     assert code == 0 and given[-1] == ["compare", *folders]
     runs = [parsed(words) for words in given[:-1]]
-    assert runs == [preset("quick", data="nasdaq100", seed=seed, hle=False, lle=False) for seed in range(2)]
+    assert runs == [
+        preset("quick", data="nasdaq100", seed=seed, hle=False, lle=False) for seed in range(2)
+    ]
     assert build_parser().parse_args(given[1]).reuse == [Path(folders[0])]
 
 
 def test_an_experiment_of_several_arms_and_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     arms = "full no-dek random best-of-n static-only"
     _, given = experiment(
-        f"--dataset csi100 --seeds 1 --preset tiny --out x --arms {arms} --json --epsilon 0.2", monkeypatch
+        f"--dataset csi100 --seeds 1 --preset tiny --out x --arms {arms} --json --epsilon 0.2",
+        monkeypatch,
     )
     runs = [parsed(words) for words in given[:-1]]
     base = preset("tiny", data="csi100", epsilon=0.2)
     assert runs == [
-        base, replace(base, hle=False, lle=False), replace(base, arm="random"), replace(base, arm="best-of-n"),
+        base,
+        replace(base, hle=False, lle=False),
+        replace(base, arm="random"),
+        replace(base, arm="best-of-n"),
         replace(base, worlds="static"),
-    ]  # fmt: skip
+    ]
     assert given[-1] == ["compare", *(f"x/csi100-{arm}-0" for arm in arms.split()), "--json"]
     code, given = experiment("--seeds 3", monkeypatch, code=130)
     assert code == 130 and len(given) == 1, "the others are not begun"

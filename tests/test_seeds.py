@@ -87,7 +87,12 @@ def frame(minutes: int = 390, days: int = 3) -> pd.DataFrame:
     """Bars as the seeds have them: OHLCV with a DatetimeIndex."""
     rng = np.random.default_rng(0)
     index = pd.DatetimeIndex(
-        np.concatenate([pd.date_range(f"2024-03-{4 + d:02d} 09:30", periods=minutes, freq="min") for d in range(days)])
+        np.concatenate(
+            [
+                pd.date_range(f"2024-03-{4 + d:02d} 09:30", periods=minutes, freq="min")
+                for d in range(days)
+            ]
+        )
     )
     close = 100.0 * np.exp(np.cumsum(rng.normal(0.0, 3e-4, len(index))))
     bars = pd.DataFrame({"open": np.r_[100.0, close[:-1]], "close": close}, index=index)
@@ -100,18 +105,31 @@ def test_the_book() -> None:
 
     lob = LimitOrderBook(initial_price=100.0, tick_size=0.01)
     order, trades = lob.submit_order(
-        agent_id=1, side=OrderSide.BUY, order_type=OrderType.LIMIT, price=99.5, quantity=100, timestamp=1.0
+        agent_id=1,
+        side=OrderSide.BUY,
+        order_type=OrderType.LIMIT,
+        price=99.5,
+        quantity=100,
+        timestamp=1.0,
     )
     state_vector = lob.get_state_vector(depth_levels=5)
     assert state_vector.shape == (6 + 4 * 5,) and state_vector.dtype == np.float32
-    assert trades == [] and (order.agent_id, order.remaining_quantity, order.timestamp) == (1, 100.0, 1.0)
+    assert trades == [] and (order.agent_id, order.remaining_quantity, order.timestamp) == (
+        1,
+        100.0,
+        1.0,
+    )
     assert lob.get_best_bid() == 99.5 and lob.get_best_ask() is None and lob.get_spread() is None
     _, [trade] = lob.submit_order(2, OrderSide.SELL, OrderType.MARKET, None, 40)
     assert (trade.buyer_id, trade.seller_id, trade.price, trade.quantity) == (1, 2, 99.5, 40.0)
     assert trade.buyer_order_id == order.order_id and lob.get_vwap() == 99.5
     assert lob.get_depth() == ([(99.5, 60.0)], []) and lob.get_snapshot()
     cancelled = lob.cancel_order(order.order_id)
-    assert cancelled is not None and cancelled.order_id == order.order_id and lob.cancel_order(order.order_id) is None
+    assert (
+        cancelled is not None
+        and cancelled.order_id == order.order_id
+        and lob.cancel_order(order.order_id) is None
+    )
     lob.reset()
     assert lob.get_mid_price() == 100.0 and lob.get_best_bid() is None
 
@@ -121,7 +139,7 @@ def test_the_agent(tmp_path: Path) -> None:
 
     config = PPOConfig(
         actor_lr=3e-4, critic_lr=1e-3, gamma=0.99, gae_lambda=0.95, clip_epsilon=0.2, ppo_epochs=10
-    )  # fmt: skip
+    )
     agent = PPOAgent(state_dim=32, action_dim=1, config=config)
     state = np.zeros(32)
     for step in range(8):
@@ -142,7 +160,9 @@ def test_the_execution_environment(cost: float) -> None:
     data, action = frame(), 1.0 / 240
     config = ExecutionEnvConfig(initial_inventory=10000.0, total_time=240, transaction_cost=cost)
     env = ExecutionEnvironment(data, config)
-    state, _ = env.reset(seed=0)  # Gymnasium's two and five values: the one place where the snippet changes
+    state, _ = env.reset(
+        seed=0
+    )  # Gymnasium's two and five values: the one place where the snippet changes
     done, rewards = False, []
     while not done:
         next_state, reward, done, truncated, info = env.step(action)
@@ -209,7 +229,10 @@ def test_lora(model: Path) -> None:
     model_with_lora = lle.apply_lora(llm_model)
     lora_params = lle.get_lora_parameters()
     trainable = {id(p) for p in model_with_lora.parameters() if p.requires_grad}
-    assert trainable == {id(p) for p in lora_params} and 0 < sum(p.numel() for p in lora_params) < whole
+    assert (
+        trainable == {id(p) for p in lora_params}
+        and 0 < sum(p.numel() for p in lora_params) < whole
+    )
 
 
 def test_the_training_loop() -> None:
@@ -222,10 +245,18 @@ def test_the_training_loop() -> None:
     short = ExecutionEnvConfig(total_time=8)
     static_env, dynamic_env = StaticEnvironment(frame(), short), DynamicEnvironment(frame(), short)
     config = TrainingLoopConfig(
-        max_outer_iterations=2, max_inner_iterations=4, convergence_tolerance=0.1, ema_decay=0.9, initial_alpha=0.5,
-        initial_beta=0.5, samples=128, validation_orders=8,
-    )  # fmt: skip
-    trainer = SERLTrainingLoop(config, static_env, dynamic_env, PPOAgent(state_dim=32, action_dim=1))
+        max_outer_iterations=2,
+        max_inner_iterations=4,
+        convergence_tolerance=0.1,
+        ema_decay=0.9,
+        initial_alpha=0.5,
+        initial_beta=0.5,
+        samples=128,
+        validation_orders=8,
+    )
+    trainer = SERLTrainingLoop(
+        config, static_env, dynamic_env, PPOAgent(state_dim=32, action_dim=1)
+    )
     results = trainer.run()
     assert len(results["history"]) == 2 and np.isfinite(results["final_metrics"]["PA"])
 
@@ -234,11 +265,16 @@ def test_the_metrics() -> None:
     from se_rl.core.training_loop import FinancialMetricsCalculator
 
     calc = FinancialMetricsCalculator()
-    metrics = calc.calculate_all_metrics({
-        "execution_prices": np.array([100.1, 99.9, 100.2]), "benchmark_prices": np.full(3, 100.0),
-        "quantities": np.ones(3), "returns": np.array([0.001, -0.001, 0.002]), "final_inventories": np.array([0.0, 5.0, 0.0]),
-        "initial_inventories": np.full(3, 10.0),
-    })  # fmt: skip
+    metrics = calc.calculate_all_metrics(
+        {
+            "execution_prices": np.array([100.1, 99.9, 100.2]),
+            "benchmark_prices": np.full(3, 100.0),
+            "quantities": np.ones(3),
+            "returns": np.array([0.001, -0.001, 0.002]),
+            "final_inventories": np.array([0.0, 5.0, 0.0]),
+            "initial_inventories": np.full(3, 10.0),
+        }
+    )
     assert metrics["PA"] == pytest.approx(20 / 3) and metrics["WR"] == pytest.approx(2 / 3)
     assert metrics["GLR"] == pytest.approx(1.5) and metrics["AFI"] == pytest.approx(1 / 6)
 
@@ -246,7 +282,10 @@ def test_the_metrics() -> None:
 @pytest.mark.parametrize(
     ("code", "stage"),
     [
-        ("def reward(step):\n    return step.traded_share * (step.fill_price - step.benchmark_price)\n", ""),
+        (
+            "def reward(step):\n    return step.traded_share * (step.fill_price - step.benchmark_price)\n",
+            "",
+        ),
         ("def reward(step):\n    return step.traded_share *\n", "static"),
         ("def reward(step):\n    return 1.0 / 0.0\n", "runtime"),
     ],

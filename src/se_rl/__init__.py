@@ -40,7 +40,9 @@ __all__ = ["__version__", *sorted(_PUBLIC)]
 
 def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'se_rl' has no attribute {name!r}; public names: {', '.join(__all__)}")
+        raise AttributeError(
+            f"module 'se_rl' has no attribute {name!r}; public names: {', '.join(__all__)}"
+        )
     return getattr(import_module(_PUBLIC[name]), name)
 
 

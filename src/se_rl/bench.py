@@ -20,7 +20,9 @@ ORDERS = 4096
 DYNAMIC_ORDERS = 1024
 
 
-def bench_env(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def bench_env(
+    *, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """Steps per second of the static world on one core, observation included, beside SB3's vector env over our Gym face."""
     say("making data")
     data = synthetic_market(SyntheticConfig(symbols=20, sessions=20))
@@ -29,7 +31,9 @@ def bench_env(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: No
     rng = np.random.default_rng(0)
     rows = rng.choice(np.flatnonzero(data.has_session.ravel()), ORDERS)
     starts = rng.integers(len(data.grid) - 240 + 1, size=ORDERS)
-    orders = Orders(rows, starts, rng.choice([1, -1], ORDERS).astype(np.int8), np.full(ORDERS, 1e4), 240)
+    orders = Orders(
+        rows, starts, rng.choice([1, -1], ORDERS).astype(np.int8), np.full(ORDERS, 1e4), 240
+    )
     ratio = np.full(ORDERS, 0.01)
 
     def batched() -> int:
@@ -119,7 +123,10 @@ def run_bench(
         return {**bench_sandbox(seconds=seconds, say=say), "machine": machine()}
     from se_rl.market.bench_market import bench_market
 
-    return {**bench_market(device=device, seconds=seconds, books=books, say=say), "machine": machine()}
+    return {
+        **bench_market(device=device, seconds=seconds, books=books, say=say),
+        "machine": machine(),
+    }
 
 
 def best_rate(work: Callable[[], int], seconds: float) -> float:
@@ -138,7 +145,9 @@ def machine() -> dict[str, Any]:
     """Where it was measured."""
     return {
         "processor": platform.processor() or platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
         "python": platform.python_version(),
     }
 

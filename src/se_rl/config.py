@@ -23,7 +23,9 @@ def settings(cls: type[Settings]) -> type[Settings]:
     return dataclass(frozen=True, kw_only=True)(cls)
 
 
-def option(default: Any, help: str, *, choices: tuple[str, ...] | None = None, metavar: str | None = None) -> Any:
+def option(
+    default: Any, help: str, *, choices: tuple[str, ...] | None = None, metavar: str | None = None
+) -> Any:
     """A field with its help text, for settings classes."""
     return field(default=default, metadata={"help": help, "choices": choices, "metavar": metavar})
 
@@ -35,7 +37,9 @@ def load_yaml(kind: type[Settings], path: Path) -> Settings:
     try:
         raw = yaml.safe_load(path.read_text())
     except OSError as error:
-        raise ConfigError(f"config {path} cannot be read: {error.strerror}; give the path of a YAML file") from None
+        raise ConfigError(
+            f"config {path} cannot be read: {error.strerror}; give the path of a YAML file"
+        ) from None
     except yaml.YAMLError as error:
         raise ConfigError(f"config {path} is not YAML: {' '.join(str(error).split())}") from None
     return parse(kind, raw if raw is not None else {}, source=str(path))
@@ -51,10 +55,14 @@ def parse(kind: type[Settings], raw: Any, *, source: str = "settings") -> Settin
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"]) or "(top)"
         if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
-            raise ConfigError(f"{source}: key {key!r} is unknown; known keys: {_known(kind, first['loc'])}") from None
+            raise ConfigError(
+                f"{source}: key {key!r} is unknown; known keys: {_known(kind, first['loc'])}"
+            ) from None
         if first["type"] == "value_error":  # the settings class itself refused, in words of its own
             raise ConfigError(f"{source}: {first['ctx']['error']}") from None
-        raise ConfigError(f"{source}: key {key!r} has value {first['input']!r}: {first['msg'].lower()}") from None
+        raise ConfigError(
+            f"{source}: key {key!r} has value {first['input']!r}: {first['msg'].lower()}"
+        ) from None
 
 
 def to_dict(value: Any) -> dict[str, Any]:

@@ -23,14 +23,30 @@ EXTRAS = {
 
 def examine() -> list[dict[str, Any]]:
     """One row per thing: name, whether it is fine, what was found, how to mend it; optional ones may be absent."""
-    rows = [_row("Python", sys.version_info >= (3, 11), platform.python_version(), "install Python 3.11 or newer")]
+    rows = [
+        _row(
+            "Python",
+            sys.version_info >= (3, 11),
+            platform.python_version(),
+            "install Python 3.11 or newer",
+        )
+    ]
     rows += [_package(name, "make setup", optional=False) for name in REQUIRED]
-    rows += [_package(name, f'pip install "se-rl[{extra}]"', optional=True) for name, extra in EXTRAS.items()]
+    rows += [
+        _package(name, f'pip install "se-rl[{extra}]"', optional=True)
+        for name, extra in EXTRAS.items()
+    ]
     return [*rows, _device(), _isolation(), _cache(), _datasets()]
 
 
 def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> dict[str, Any]:
-    return {"what": what, "ok": ok, "found": found, "mend": "" if ok else mend, "optional": optional}
+    return {
+        "what": what,
+        "ok": ok,
+        "found": found,
+        "mend": "" if ok else mend,
+        "optional": optional,
+    }
 
 
 def _package(name: str, mend: str, *, optional: bool) -> dict[str, Any]:
@@ -45,7 +61,9 @@ def _device() -> dict[str, Any]:
     try:
         import torch
     except ImportError:
-        return _row("device", False, f"{cores} cores; torch does not load", "make setup", optional=True)
+        return _row(
+            "device", False, f"{cores} cores; torch does not load", "make setup", optional=True
+        )
     gpu = torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no GPU (none is needed)"
     return _row("device", True, f"{cores} cores, {gpu}", "")
 
@@ -56,7 +74,13 @@ def _isolation() -> dict[str, Any]:
     found = isolation_level()
     layers = ", ".join(found.layers) or "no layer"
     mend = f"{found.why or 'use Linux 5.13 or newer'}; until then designed source is refused"
-    return _row("isolation", found.level in ("strong", "standard"), f"{found.level} ({layers})", mend, optional=True)
+    return _row(
+        "isolation",
+        found.level in ("strong", "standard"),
+        f"{found.level} ({layers})",
+        mend,
+        optional=True,
+    )
 
 
 def _cache() -> dict[str, Any]:
@@ -64,7 +88,13 @@ def _cache() -> dict[str, Any]:
 
     folder = cache_folder()
     parent = next(p for p in (folder, *folder.parents) if p.exists())
-    return _row("cache", os.access(parent, os.W_OK), str(folder), "set SE_RL_CACHE to a writable folder", optional=True)
+    return _row(
+        "cache",
+        os.access(parent, os.W_OK),
+        str(folder),
+        "set SE_RL_CACHE to a writable folder",
+        optional=True,
+    )
 
 
 def _datasets() -> dict[str, Any]:

@@ -30,14 +30,27 @@ INTERRUPTED = 130
 SEEDS_OPTIONS = ("--dataset", "--epochs", "--mode", "--checkpoint", "--llm")
 """What the seeds' command line may begin with; ours begins with a verb."""
 VERBS = (
-    add_run, add_show, add_score, add_replay, add_report, add_compare, add_baselines, add_evaluate, add_data, add_market,
-    add_llm, add_bench, add_doctor,
-)  # fmt: skip
+    add_run,
+    add_show,
+    add_score,
+    add_replay,
+    add_report,
+    add_compare,
+    add_baselines,
+    add_evaluate,
+    add_data,
+    add_market,
+    add_llm,
+    add_bench,
+    add_doctor,
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `se-rl`; returns the exit code."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin for work starve a busy machine
+    os.environ.setdefault(
+        "OMP_WAIT_POLICY", "PASSIVE"
+    )  # threads that spin for work starve a busy machine
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if words and words[0] in SEEDS_OPTIONS:
@@ -55,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         return _complain(error, FAILED)
     except KeyboardInterrupt:
-        return _complain("interrupted; nothing was half written, run the same command again", INTERRUPTED)
+        return _complain(
+            "interrupted; nothing was half written, run the same command again", INTERRUPTED
+        )
     except BrokenPipeError:
         sys.stderr.close()
         return FAILED
@@ -63,7 +78,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> Parser:
     """All verbs with their options."""
-    parser = Parser(prog="se-rl", description="A self-evolving RL researcher for financial order execution.")
+    parser = Parser(
+        prog="se-rl", description="A self-evolving RL researcher for financial order execution."
+    )
     parser.add_argument("--version", action="version", version=f"se-rl {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)
     for add in VERBS:

@@ -25,13 +25,17 @@ CONFIG = LearnedConfig(budget=0.05, seeds=2, fresh_orders=64, dynamic_horizon=10
 def learned():
     train, test = DATA.dates[:4], DATA.dates[4:]
     scales = FeatureScales.fit(DATA.select(dates=train))
-    return learned_on_history(DATA, order_pairs(DATA, 30, dates=test), scales, train_dates=train, config=CONFIG)
+    return learned_on_history(
+        DATA, order_pairs(DATA, 30, dates=test), scales, train_dates=train, config=CONFIG
+    )
 
 
 def test_every_design_is_trained_with_every_seed_and_the_same_budget(learned) -> None:
     assert [row.name for row in learned] == list(DESIGNS)
     for row in learned:
-        assert [t.seed for t in row.trained] == [0, 1] and all(t.reason is None for t in row.trained)
+        assert [t.seed for t in row.trained] == [0, 1] and all(
+            t.reason is None for t in row.trained
+        )
         assert all(CONFIG.budget <= t.work < CONFIG.budget * 3 for t in row.trained)
         assert row.seeds()["seed_sd"] > 0 and row.seeds()["ended_early"] == []
 
@@ -40,7 +44,9 @@ def test_a_row_is_the_mean_over_its_seeds(learned) -> None:
     row = learned[0]
     gains = [run.over_twap().mean for run in row.runs]
     assert row.whole.over_twap().mean == pytest.approx(np.mean(gains))
-    np.testing.assert_allclose(row.record.net_price, np.mean([run.record.net_price for run in row.runs], axis=0))
+    np.testing.assert_allclose(
+        row.record.net_price, np.mean([run.record.net_price for run in row.runs], axis=0)
+    )
     np.testing.assert_allclose(row.record.forced_fills.sum(axis=1), 1.0, atol=1e-5)
 
 
@@ -57,7 +63,12 @@ def test_the_simulated_table_pairs_everything_with_twap() -> None:
 def test_a_saved_policy_does_the_same_again(learned, tmp_path: Path) -> None:
     save_policies(tmp_path, learned, data={"name": "synthetic"})
     names = sorted(path.name for path in tmp_path.glob("*"))
-    assert names == ["ppo-naive-0.policy", "ppo-naive-1.policy", "ppo-strong-0.policy", "ppo-strong-1.policy"]
+    assert names == [
+        "ppo-naive-0.policy",
+        "ppo-naive-1.policy",
+        "ppo-strong-0.policy",
+        "ppo-strong-1.policy",
+    ]
     again, facts = load_policy(tmp_path / "ppo-strong-1.policy", Modules())
     assert facts["trained_on"] == {"name": "synthetic"} and again.seed == 1
     seen = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32)
@@ -68,11 +79,16 @@ def test_a_saved_policy_does_the_same_again(learned, tmp_path: Path) -> None:
     np.testing.assert_array_equal(*answers)
 
 
-def test_evaluate_scores_a_policy_on_other_data_and_locks_up_designed_source(learned, tmp_path: Path) -> None:
+def test_evaluate_scores_a_policy_on_other_data_and_locks_up_designed_source(
+    learned, tmp_path: Path
+) -> None:
     save_policies(tmp_path, learned[:1], data={"name": "synthetic"})
     config = BaselinesConfig(data="csi100", horizon=30, symbols=("SYN001", "SYN002"))
     plain = evaluate_policy(tmp_path / "ppo-strong-0.policy", config)
-    assert plain["policy"]["isolation"].startswith("not needed") and plain["methods"]["PPO strong"]["AFI"] == 0
+    assert (
+        plain["policy"]["isolation"].startswith("not needed")
+        and plain["methods"]["PPO strong"]["AFI"] == 0
+    )
     facts = read_weights(tmp_path / "ppo-strong-0.policy")[1]
     designed = tmp_path / "designed.policy"
     source = {"reward": "def reward(step):\n    return step.traded_share * step.fill_price\n"}

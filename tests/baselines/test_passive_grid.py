@@ -11,8 +11,8 @@ from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import arrival_price
-from se_rl.evaluation.execution import ConstantSchedule, execute
 from se_rl.market.profile import MarketProfile
+from se_rl.scoring.execution import ConstantSchedule, execute
 
 HORIZON = 10
 
@@ -28,7 +28,9 @@ def grid(passive: DynamicWorld):
 
 
 def test_the_grid_has_every_pair_and_one_twap(grid) -> None:
-    assert [(s.multiple, s.offset) for s, _ in grid] == [(m, o) for m in MULTIPLES for o in OFFSET_TICKS]
+    assert [(s.multiple, s.offset) for s, _ in grid] == [
+        (m, o) for m in MULTIPLES for o in OFFSET_TICKS
+    ]
     costs = {done.summary()["twap_cost_bps"] for _, done in grid if not np.isnan(done.gain).any()}
     assert max(costs) - min(costs) < 1e-9 and min(costs) > 0
 
@@ -51,25 +53,35 @@ def test_waiting_at_the_touch_beats_crossing_the_spread(grid, passive: DynamicWo
 
 
 def test_on_history_the_gain_is_the_price_advantage_over_arrival() -> None:
-    data = synthetic_market(SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=3, sessions=3, seed=2))
+    data = synthetic_market(
+        SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=3, sessions=3, seed=2)
+    )
     world = StaticWorld(data, horizon=HORIZON, half_spread_bps=2.0)  # three symbols: no news
     episodes = world.draw(np.random.default_rng(0), 64)
     for schedule, done in passive_grid(world, episodes):
         record = done.record
-        pa = price_advantage(record.net_price, arrival_price(data, record.orders), record.orders.side)
+        pa = price_advantage(
+            record.net_price, arrival_price(data, record.orders), record.orders.side
+        )
         np.testing.assert_allclose(done.gain, pa, atol=2e-2, err_msg=str(schedule.multiple))
-        assert done.gain.mean() == pytest.approx(-2.0, abs=0.05)  # both sides pay the half-spread, nothing else
+        assert done.gain.mean() == pytest.approx(
+            -2.0, abs=0.05
+        )  # both sides pay the half-spread, nothing else
 
 
 def test_a_schedule_that_never_finishes_pays_for_it() -> None:
     world = DynamicWorld(horizon=HORIZON, takes_price=True, bank=32, participation=0.6)
     episodes = world.draw(np.random.default_rng(0), 16)
     far = execute(world, ConstantSchedule(1.0, 20.0), episodes)
-    assert np.isnan(far.record.net_price).any(), "the market takes everything: raise the participation"
+    assert np.isnan(far.record.net_price).any(), (
+        "the market takes everything: raise the participation"
+    )
     assert np.isfinite(far.gain).all() and far.over_twap().mean < 0
 
 
 def test_a_market_in_which_everything_breaks_is_refused() -> None:
-    world = DynamicWorld(profile=MarketProfile(maker_lots=1, collar=5), horizon=4, bank=4, participation=1.0)
+    world = DynamicWorld(
+        profile=MarketProfile(maker_lots=1, collar=5), horizon=4, bank=4, participation=1.0
+    )
     with pytest.raises(ValueError, match="all schedules are void"):
         best_constant(world, np.random.default_rng(0), episodes=8)

@@ -20,14 +20,20 @@ def orders(n: int, horizon: int) -> Orders:
 
 def test_every_schedule_trades_the_whole_order() -> None:
     batch, profile = orders(4, 10), np.linspace(1, 2, 10)
-    for weights in (schedules.twap(batch), schedules.vwap(batch, profile), schedules.almgren_chriss(batch)):
+    for weights in (
+        schedules.twap(batch),
+        schedules.vwap(batch, profile),
+        schedules.almgren_chriss(batch),
+    ):
         np.testing.assert_allclose(weights.sum(axis=1), 1.0)
         assert (weights >= 0).all()
 
 
 def test_vwap_follows_the_profile_of_its_own_window() -> None:
     batch = Orders(np.zeros(1, int), np.array([2]), np.ones(1, np.int8), np.ones(1), 3)
-    np.testing.assert_allclose(schedules.vwap(batch, np.array([9, 9, 1, 2, 1, 9.0]))[0], [0.25, 0.5, 0.25])
+    np.testing.assert_allclose(
+        schedules.vwap(batch, np.array([9, 9, 1, 2, 1, 9.0]))[0], [0.25, 0.5, 0.25]
+    )
     np.testing.assert_allclose(schedules.vwap(batch, np.zeros(6))[0], 1 / 3)
 
 

@@ -15,7 +15,7 @@ from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.task import order_pairs
-from se_rl.evaluation.checks import CheckError
+from se_rl.scoring.checks import CheckError
 
 MEDIUM = SyntheticConfig(exchange="XSHG", symbols=40, sessions=30, seed=11)
 
@@ -47,7 +47,17 @@ def test_shape_of_the_results(results: dict) -> None:
     ]
     assert results["orders"] == 2 * 40 * results["days"]
     row = results["methods"]["XS ridge"]
-    assert {"PA", "PA_std", "WR", "GLR", "AFI", "PA_vs_twap", "PA_vs_arrival", "ci95", "by_side"} <= set(row)
+    assert {
+        "PA",
+        "PA_std",
+        "WR",
+        "GLR",
+        "AFI",
+        "PA_vs_twap",
+        "PA_vs_arrival",
+        "ci95",
+        "by_side",
+    } <= set(row)
     assert set(row["by_side"]) == {"buy", "sell"}
     assert {"PA", "PA_std", "WR", "GLR", "AFI", "ci95"} <= set(row["by_side"]["buy"])
     assert results["data"]["synthetic"] is True
@@ -74,7 +84,10 @@ def test_ridge_finds_planted_structure_and_nothing_where_there_is_none(results: 
 
 def test_costs_and_caps_reach_the_table(on: DataSet) -> None:
     costly = run_on(
-        on, BaselinesConfig(horizon=24, half_spread_bps=2.0, fee_bps=1.0, max_participation=0.001, quantity=1e6)
+        on,
+        BaselinesConfig(
+            horizon=24, half_spread_bps=2.0, fee_bps=1.0, max_participation=0.001, quantity=1e6
+        ),
     )
     twap = costly["methods"]["TWAP"]
     assert twap["AFI"] > 0.1
@@ -85,7 +98,9 @@ def test_costs_and_caps_reach_the_table(on: DataSet) -> None:
 def test_a_broken_policy_blocks_the_table(on: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
     honest = XSRidge.schedule
     monkeypatch.setattr(
-        XSRidge, "schedule", lambda self, o, z, **kw: honest(self, o, z, **kw) * (1 + 1e-3 * o.side[:, None])
+        XSRidge,
+        "schedule",
+        lambda self, o, z, **kw: honest(self, o, z, **kw) * (1 + 1e-3 * o.side[:, None]),
     )
     monkeypatch.setattr(table_module, "ratios_from_weights", lambda weights: np.clip(weights, 0, 1))
     with pytest.raises(CheckError, match="no table is shown"):
@@ -122,7 +137,9 @@ def test_ridge_schedules_are_feasible_and_tilt_the_right_way(on: DataSet) -> Non
     ridge = XSRidge.fit([(train, FeatureScales.fit(train))])
     orders = order_pairs(on.data, 24)
     rising = np.zeros(on.data.shape)
-    rising[..., :12] = 1.0  # the price is expected to rise after each of the first bars: buy now, sell later
+    rising[..., :12] = (
+        1.0  # the price is expected to rise after each of the first bars: buy now, sell later
+    )
     weights = ridge.schedule(orders, rising)
     np.testing.assert_allclose(weights.sum(axis=1), 1.0)
     assert weights.min() >= -1e-12 and weights.max() <= 3 / 24 + 1e-12
@@ -147,7 +164,9 @@ CHECK_VALUES = {  # over TWAP in bps, as published in the research that defined 
 
 @pytest.mark.parametrize(("name", "horizon"), CHECK_VALUES)
 def test_check_values_are_reproduced_on_real_sets(shared_data, name: str, horizon) -> None:
-    found = run_baselines(BaselinesConfig(data=str(shared_data / f"{name}.parquet"), horizon=horizon, split="test"))
+    found = run_baselines(
+        BaselinesConfig(data=str(shared_data / f"{name}.parquet"), horizon=horizon, split="test")
+    )
     ridge = found["methods"]["XS ridge"]["over_TWAP"]["mean"]
     assert ridge == pytest.approx(CHECK_VALUES[name, horizon], abs=0.3)
     assert abs(found["methods"]["TWAP"]["PA_vs_twap"]) < 1e-9

@@ -29,10 +29,17 @@ def told(trials: Trials, **settings: float) -> AdditiveBandit:
 
 @settings(max_examples=30, deadline=None)
 @given(trials=TRIALS, prior=st.floats(0.1, 3), noise=st.floats(0.2, 3), decay=st.floats(0.5, 1.0))
-def test_the_posterior_is_that_of_weighted_regression(trials: Trials, prior: float, noise: float, decay: float) -> None:
+def test_the_posterior_is_that_of_weighted_regression(
+    trials: Trials, prior: float, noise: float, decay: float
+) -> None:
     mean, covariance = told(trials, prior_sd=prior, noise_sd=noise, decay=decay).posterior()
-    rows = np.array([[1.0, *(float(ARMS[arm][name] == level) for name, level in PLACES)] for arm, _ in trials])
-    rows, rewards = rows.reshape(len(trials), len(PLACES) + 1), np.array([reward for _, reward in trials])
+    rows = np.array(
+        [[1.0, *(float(ARMS[arm][name] == level) for name, level in PLACES)] for arm, _ in trials]
+    )
+    rows, rewards = (
+        rows.reshape(len(trials), len(PLACES) + 1),
+        np.array([reward for _, reward in trials]),
+    )
     noises = noise**2 / decay ** np.arange(len(trials))[::-1]
     # the other closed form, in the space of trials: prior covariance minus what the trials explain
     between = prior**2 * rows @ rows.T + np.diag(noises)
@@ -43,7 +50,9 @@ def test_the_posterior_is_that_of_weighted_regression(trials: Trials, prior: flo
 
 def test_old_trials_fade() -> None:
     arm = ARMS[0]
-    fading, keeping = (told([(0, 1.0)] * 40 + [(0, -1.0)] * 40, decay=decay) for decay in (0.8, 1.0))
+    fading, keeping = (
+        told([(0, 1.0)] * 40 + [(0, -1.0)] * 40, decay=decay) for decay in (0.8, 1.0)
+    )
     assert fading.expected(arm) < -0.6 and abs(keeping.expected(arm)) < 1e-9
     sure, unsure = (np.trace(one.posterior()[1]) for one in (keeping, fading))
     assert sure < unsure  # what fades is worth fewer trials
@@ -69,7 +78,10 @@ def test_thompson_finds_the_better_arm(seed: int) -> None:
     rng, bandit, late = np.random.default_rng(seed), AdditiveBandit(FACTORS), []
     for trial in range(300):
         arm = bandit.choose(rng)
-        bandit.observe(arm, sum(effects.get(level, 0.0) for level in arm.values()) + 0.5 * rng.standard_normal())
+        bandit.observe(
+            arm,
+            sum(effects.get(level, 0.0) for level in arm.values()) + 0.5 * rng.standard_normal(),
+        )
         late += [arm] if trial >= 200 else []
     best = {"module": "reward", "operator": "tweak", "model": "untouched"}
     right = {name: np.mean([arm[name] == level for arm in late]) for name, level in best.items()}

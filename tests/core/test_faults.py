@@ -20,10 +20,8 @@ import pytest
 from tiny_run import make_data, make_model, tiny_config
 
 from se_rl.config import ConfigError
-from se_rl.core import honest, run
-from se_rl.core.examiner import Open
-from se_rl.core.workshop import Job, Workshop, array_bytes, training_bytes
-from se_rl.evaluation.execution import ConstantSchedule
+from se_rl.core import run
+from se_rl.executors.training_pool import TrainingJob, TrainingPool, array_bytes, training_bytes
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.main import main
 from se_rl.modules.static_check import check_source
@@ -31,33 +29,50 @@ from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import Evaluation, key_of
 from se_rl.records.run_folder import RunFolder
 from se_rl.rl.policy_file import read_weights
-from se_rl.rl.room import LockedTraining
+from se_rl.rl.sandboxed_training import TrainedDesign
+from se_rl.scoring import final_test
+from se_rl.scoring.execution import ConstantSchedule
+from se_rl.scoring.validation import Open
 
 QUICK = {"worlds": "static", "horizon": 60, "promoted": 2}
 ORDERS = np.random.default_rng(0)
 """Of completion: drawn anew at every start, so that nothing may depend on it."""
 
 
-class CheapWorkshop(Workshop):
+class CheapTrainingPool(TrainingPool):
     """Trainings that take no time: how a design does is drawn from its name."""
 
-    def _train(self, jobs: Iterable[Job]) -> Iterator[tuple[Job, Evaluation]]:
+    def _train(self, jobs: Iterable[TrainingJob]) -> Iterator[tuple[TrainingJob, Evaluation]]:
         for job in ORDERS.permutation(np.array([*jobs], dtype=object)):
             yield job, self._made_up(job)
 
-    def _made_up(self, job: Job) -> Evaluation:
+    def _made_up(self, job: TrainingJob) -> Evaluation:
         rng = np.random.default_rng(int(key_of(job.candidate.id, job.rung, job.seed)[:8], 16))
-        orders = len(self.examiner.regimes(job.rung)["calm"])
+        orders = len(self.validation.regimes(job.rung)["calm"])
         day = np.arange(orders) * 4.0 // orders
-        arrays = {name: rng.normal(size=orders) for name in ("static", "static_total")} | {"static_day": day}
-        trained = LockedTraining({}, "ok", None, "made up", 0.0, 1.0, weights={"weight:w": rng.random(4)})
-        blobs = [array_bytes(arrays), training_bytes(trained), json.dumps([{"work": rng.random()}]).encode()]
-        files: dict[str, Any] = dict(zip(("arrays", "policy", "curve"), map(self.archive.put_blob, blobs), strict=True))
-        scores = {name: float(values.mean()) for name, values in arrays.items() if name != "static_day"}
-        made_up = Evaluation(job.candidate.id, job.rung, job.seed, "ok", scores=scores, work=1.0, isolation="made up")
+        arrays = {name: rng.normal(size=orders) for name in ("static", "static_total")} | {
+            "static_day": day
+        }
+        trained = TrainedDesign(
+            {}, "ok", None, "made up", 0.0, 1.0, weights={"weight:w": rng.random(4)}
+        )
+        blobs = [
+            array_bytes(arrays),
+            training_bytes(trained),
+            json.dumps([{"work": rng.random()}]).encode(),
+        ]
+        files: dict[str, Any] = dict(
+            zip(("arrays", "policy", "curve"), map(self.archive.put_blob, blobs), strict=True)
+        )
+        scores = {
+            name: float(values.mean()) for name, values in arrays.items() if name != "static_day"
+        }
+        made_up = Evaluation(
+            job.candidate.id, job.rung, job.seed, "ok", scores=scores, work=1.0, isolation="made up"
+        )
         return replace(made_up, **files)
 
-    def opened(self, trained: LockedTraining) -> Open:
+    def opened(self, trained: TrainedDesign) -> Open:
         assert trained.weights is not None
         multiple = 0.5 + float(trained.weights["weight:w"][0])
         return lambda *_: ConstantSchedule(multiple)
@@ -65,7 +80,9 @@ class CheapWorkshop(Workshop):
     def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
         problem = check_source(code, code_type)
         behaviour = np.random.default_rng(int(key_of(code)[:8], 16)).random(16).astype(np.float32)
-        return ValidationResult(problem is None, "static", problem.message if problem else "", behaviour=behaviour)
+        return ValidationResult(
+            problem is None, "static", problem.message if problem else "", behaviour=behaviour
+        )
 
 
 @pytest.fixture(scope="module")
@@ -76,24 +93,37 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+def start(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
     """Starts, or goes on with, a run of made-up trainings in a folder of that name."""
     monkeypatch.setenv("SE_RL_HOME", str(home))
-    monkeypatch.setattr(run, "Workshop", CheapWorkshop)
+    monkeypatch.setattr(run, "TrainingPool", CheapTrainingPool)
     monkeypatch.setattr(run, "run_page", lambda path: f"the page of {path.name}")
-    monkeypatch.setattr(honest, "history_table", _test_table)
-    monkeypatch.setattr(honest, "spa_p_value", lambda benchmark, table: float((table - benchmark[:, None]).mean()))
+    monkeypatch.setattr(final_test, "history_table", _test_table)
+    monkeypatch.setattr(
+        final_test,
+        "spa_p_value",
+        lambda benchmark, table: float((table - benchmark[:, None]).mean()),
+    )
     return lambda name, **changes: run.run_search(tiny_config(**(QUICK | changes)), tmp_path / name)
 
 
-def _test_table(_: Any, policies: honest.Policies, **__: Any) -> dict[str, Any]:
+def _test_table(_: Any, policies: final_test.Policies, **__: Any) -> dict[str, Any]:
     """The table of the test days, from what the policies do."""
-    level = {name: sum(seed("static", 9, 1).multiple for seed in seeds) for name, seeds in policies.items()}  # type: ignore[attr-defined]
+    level = {
+        name: sum(seed("static", 9, 1).multiple for seed in seeds)
+        for name, seeds in policies.items()
+    }  # type: ignore[attr-defined]
     names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP_specific", "over_TWAP_common")
     interval = {"mean": 0.0, "ci95": [-1.0, 1.0]}
     paired = dict.fromkeys(("ours_over", "ours_over_specific", "over_TWAP"), interval)
     rows = {n: dict.fromkeys(names, v) | paired for n, v in level.items()}
-    return {"methods": rows, "notes": [], **dict.fromkeys(("days", "orders", "checks", "by_day", "paths"), 4)}
+    return {
+        "methods": rows,
+        "notes": [],
+        **dict.fromkeys(("days", "orders", "checks", "by_day", "paths"), 4),
+    }
 
 
 def table(results: dict[str, Any]) -> str:
@@ -188,13 +218,19 @@ def test_damaged_files_are_made_again(start: Any, tmp_path: Path) -> None:
             assert all(map(archive.has_blob, kind))
 
 
-def test_a_finished_run_changes_nothing_when_it_is_started_again(start: Any, tmp_path: Path) -> None:
+def test_a_finished_run_changes_nothing_when_it_is_started_again(
+    start: Any, tmp_path: Path
+) -> None:
     def files() -> dict[str, Any]:
         found = {path.name: path for path in (tmp_path / "run").rglob("*") if path.is_file()}
         weights, facts = read_weights(found.pop("best.policy"))
         database = {"archive.sqlite": stored(tmp_path / "run")}
         policy = {name: tensor.tolist() for name, tensor in weights.items()}
-        return {name: path.read_bytes() for name, path in found.items()} | database | {"best.policy": (policy, facts)}
+        return (
+            {name: path.read_bytes() for name, path in found.items()}
+            | database
+            | {"best.policy": (policy, facts)}
+        )
 
     start("run")
     before = files()
@@ -220,7 +256,10 @@ def full_disk(name: str, n: int = 1) -> Iterator[None]:
 
 def test_a_full_disk_is_one_line_and_the_run_goes_on_later(start: Any, tmp_path: Path) -> None:
     expected = table(start("alone"))
-    blobs, files = (("/blobs/", n) for n in (1, 2, 9, 20)), ("report.html", "best.policy", "results.json")
+    blobs, files = (
+        (("/blobs/", n) for n in (1, 2, 9, 20)),
+        ("report.html", "best.policy", "results.json"),
+    )
     for name, n in [("config.yaml", 1), *blobs, *((name, 1) for name in files)]:
         with pytest.raises(ArchiveError, match="no room left on") as caught, full_disk(name, n):
             start("full")
@@ -257,7 +296,10 @@ def test_a_user_reads_one_line(
         return code, said
 
     with RunFolder(folder):
-        assert line() == (2, f"se-rl: {folder} is in use by process {os.getpid()}; wait for it or choose another --out")
+        assert line() == (
+            2,
+            f"se-rl: {folder} is in use by process {os.getpid()}; wait for it or choose another --out",
+        )
     code, said = line("--seed", "7")
     assert code == 2 and "began with seed 0 and is now given 7" in said
     with monkeypatch.context() as patched:

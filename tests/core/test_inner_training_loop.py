@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from se_rl.core.convergence import Convergence
+from se_rl.core.stopping import StopRule
 from se_rl.core.training_loop import SERLTrainingLoop, TrainingLoopConfig
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.dynamic_env import DynamicEnvironment
@@ -25,7 +25,9 @@ from se_rl.rl.rollout import Diverged, Rollout
 
 DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=3))
 TASK = ExecutionEnvConfig(total_time=8, transaction_cost=0.0)
-TINY = TrainingLoopConfig(max_outer_iterations=2, max_inner_iterations=4, samples=128, validation_orders=8)
+TINY = TrainingLoopConfig(
+    max_outer_iterations=2, max_inner_iterations=4, samples=128, validation_orders=8
+)
 QUICK = PPOConfig(ppo_epochs=2)
 
 
@@ -35,7 +37,10 @@ def _one_thread() -> None:
 
 
 def loop(
-    config: TrainingLoopConfig = TINY, *, task: ExecutionEnvConfig = TASK, agent: PPOAgent | None = None
+    config: TrainingLoopConfig = TINY,
+    *,
+    task: ExecutionEnvConfig = TASK,
+    agent: PPOAgent | None = None,
 ) -> SERLTrainingLoop:
     actions = 1 if task.action == "ratio" else 2
     worlds = StaticEnvironment(DATA, task), DynamicEnvironment(None, task)
@@ -48,13 +53,23 @@ def weights(agent: PPOAgent) -> torch.Tensor:
 
 def test_the_seeds_snippet_ends_with_history_and_metrics() -> None:
     config = TrainingLoopConfig(
-        max_outer_iterations=2, max_inner_iterations=4, convergence_tolerance=0.1, ema_decay=0.9, initial_alpha=0.5,
-        initial_beta=0.5, samples=128, validation_orders=8,
-    )  # fmt: skip
+        max_outer_iterations=2,
+        max_inner_iterations=4,
+        convergence_tolerance=0.1,
+        ema_decay=0.9,
+        initial_alpha=0.5,
+        initial_beta=0.5,
+        samples=128,
+        validation_orders=8,
+    )
     agent = PPOAgent(state_dim=32, action_dim=1, config=QUICK)
     before = weights(agent)
-    results = SERLTrainingLoop(config, StaticEnvironment(DATA, TASK), DynamicEnvironment(DATA, TASK), agent).run()
-    assert results["iterations"] == len(results["history"]) == 2 and results["stop_reason"].startswith("budget: 2")
+    results = SERLTrainingLoop(
+        config, StaticEnvironment(DATA, TASK), DynamicEnvironment(DATA, TASK), agent
+    ).run()
+    assert results["iterations"] == len(results["history"]) == 2 and results[
+        "stop_reason"
+    ].startswith("budget: 2")
     assert {"PA", "PA_std", "WR", "GLR", "AFI"} <= set(results["final_metrics"])
     for row in results["history"]:
         assert {"PA", "PA_ema", "alpha", "beta", "loss_static", "loss_dynamic"} <= set(row)
@@ -78,7 +93,10 @@ def test_prices_are_learned_where_the_environments_take_them() -> None:
 def test_wrapped_environments_are_unwrapped() -> None:
     wrapped = gym.wrappers.TimeLimit(StaticEnvironment(DATA, TASK), 100)
     assert (
-        SERLTrainingLoop(TINY, wrapped, DynamicEnvironment(None, TASK), PPOAgent(32, 1, QUICK)).run()["iterations"] == 2
+        SERLTrainingLoop(
+            TINY, wrapped, DynamicEnvironment(None, TASK), PPOAgent(32, 1, QUICK)
+        ).run()["iterations"]
+        == 2
     )
 
 
@@ -102,7 +120,9 @@ class Counting(PPOAgent):
 
 
 @pytest.mark.parametrize(("inner", "expected"), [(1, (0, 1)), (3, (1, 2)), (10, (7, 3))])
-def test_inner_iterations_are_updates_of_all_phases_together(inner: int, expected: tuple[int, int]) -> None:
+def test_inner_iterations_are_updates_of_all_phases_together(
+    inner: int, expected: tuple[int, int]
+) -> None:
     agent = Counting()
     loop(replace(TINY, max_outer_iterations=1, max_inner_iterations=inner), agent=agent).run()
     single, joint = (sum(len(shares) == n for shares in agent.asked) for n in (1, 2))
@@ -112,7 +132,9 @@ def test_inner_iterations_are_updates_of_all_phases_together(inner: int, expecte
 
 def test_alpha_moves_every_tenth_joint_update_and_both_worlds_get_their_share() -> None:
     agent = Counting()
-    config = replace(TINY, max_outer_iterations=1, max_inner_iterations=40, initial_alpha=0.8, initial_beta=0.2)
+    config = replace(
+        TINY, max_outer_iterations=1, max_inner_iterations=40, initial_alpha=0.8, initial_beta=0.2
+    )
     results = loop(config, agent=agent).run()
     alphas = [shares[0] for shares in agent.asked if len(shares) == 2]
     assert len(alphas) == 12 and len(set(alphas[:EVERY])) == 1 and alphas[EVERY] != alphas[0] == 0.8
@@ -129,7 +151,9 @@ def test_a_training_that_diverges_stops_with_a_reason_and_the_last_good_weights(
 
 
 def test_a_large_tolerance_stops_as_soon_as_the_window_is_full() -> None:
-    results = loop(replace(TINY, max_outer_iterations=20, max_inner_iterations=1, convergence_tolerance=1e6)).run()
+    results = loop(
+        replace(TINY, max_outer_iterations=20, max_inner_iterations=1, convergence_tolerance=1e6)
+    ).run()
     assert results["stop_reason"].startswith("converged") and results["iterations"] == 6
 
 
@@ -166,7 +190,11 @@ def test_metrics_are_those_that_stepping_one_by_one_gives() -> None:
     orders = static._validation
     for i in range(3):
         symbol, session = divmod(int(orders.row[i]), len(DATA.dates))
-        fixed = {"symbol": DATA.symbols[symbol], "session": int(DATA.dates[session]), "start": int(orders.start[i])}
+        fixed = {
+            "symbol": DATA.symbols[symbol],
+            "session": int(DATA.dates[session]),
+            "start": int(orders.start[i]),
+        }
         state, _ = env.reset(options=fixed)
         done = False
         while not done:
@@ -178,11 +206,18 @@ def test_metrics_are_those_that_stepping_one_by_one_gives() -> None:
 @pytest.mark.parametrize(
     "setting",
     [
-        {"max_outer_iterations": 0}, {"max_inner_iterations": 1.5}, {"convergence_tolerance": 0.0},
-        {"convergence_tolerance": float("nan")}, {"ema_decay": 1.0}, {"initial_alpha": 0.9},
-        {"initial_alpha": 1.5, "initial_beta": -0.5}, {"samples": 0}, {"validation_orders": -1}, {"seed": -1},
+        {"max_outer_iterations": 0},
+        {"max_inner_iterations": 1.5},
+        {"convergence_tolerance": 0.0},
+        {"convergence_tolerance": float("nan")},
+        {"ema_decay": 1.0},
+        {"initial_alpha": 0.9},
+        {"initial_alpha": 1.5, "initial_beta": -0.5},
+        {"samples": 0},
+        {"validation_orders": -1},
+        {"seed": -1},
     ],
-)  # fmt: skip
+)
 def test_bad_settings_are_refused_in_one_line(setting: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))) as caught:
         TrainingLoopConfig(**setting)
@@ -205,15 +240,17 @@ def test_agents_and_environments_that_do_not_fit_are_refused_in_one_line() -> No
 SCORES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40)
 
 
-def after(scores: list[float], **settings: float) -> Convergence:
-    state = Convergence(**settings)
+def after(scores: list[float], **settings: float) -> StopRule:
+    state = StopRule(**settings)
     for score in scores:
         state = state.moved(score)
     return state
 
 
 @given(SCORES, st.floats(0.0, 0.99))
-def test_the_average_is_the_seeds_formula_and_stays_within_the_scores(scores: list[float], decay: float) -> None:
+def test_the_average_is_the_seeds_formula_and_stays_within_the_scores(
+    scores: list[float], decay: float
+) -> None:
     expected = scores[0]
     for score in scores[1:]:
         expected = decay * expected + (1 - decay) * score
@@ -226,7 +263,9 @@ def test_the_average_is_the_seeds_formula_and_stays_within_the_scores(scores: li
 def test_it_is_reached_exactly_when_the_last_changes_were_all_small(
     scores: list[float], tolerance: float, window: int
 ) -> None:
-    states = [after(scores[: i + 1], tolerance=tolerance, window=window) for i in range(len(scores))]
+    states = [
+        after(scores[: i + 1], tolerance=tolerance, window=window) for i in range(len(scores))
+    ]
     averages = [state.ema for state in states]
     changes = [abs(b - a) for a, b in itertools.pairwise(averages)]
     expected = len(changes) >= window and all(change < tolerance for change in changes[-window:])
@@ -241,4 +280,4 @@ def test_a_score_that_stands_still_converges_after_the_window(score: float) -> N
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_scores_that_are_not_finite_are_refused(score: float) -> None:
     with pytest.raises(ValueError, match="finite"):
-        Convergence().moved(score)
+        StopRule().moved(score)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from se_rl.core.parents import ParetoParents
-from se_rl.evaluation.standing import Standing
+from se_rl.scoring.standing import Standing
 
 REGIMES = ("all", "calm", "wild", "simulated")
 LEVELS = st.floats(-3, 3, allow_subnormal=False)
@@ -37,7 +37,9 @@ def values(standings: list[Standing], shrunk: dict[str, float], regime: str) -> 
 
 @settings(max_examples=150, deadline=None)
 @given(populations())
-def test_every_place_has_one_holder_who_earned_it(population: tuple[list[Standing], dict[str, float]]) -> None:
+def test_every_place_has_one_holder_who_earned_it(
+    population: tuple[list[Standing], dict[str, float]],
+) -> None:
     standings, shrunk = population
     parents = ParetoParents("default")
     parents.rank(standings, shrunk)
@@ -50,13 +52,17 @@ def test_every_place_has_one_holder_who_earned_it(population: tuple[list[Standin
             assert level[best] <= 1e-9  # nobody is above it there
         else:
             assert level[holder] > -1e-9
-            assert best == holder or level[best] <= level[holder] + se[best] + 1e-9  # the best, or as good as it
+            assert (
+                best == holder or level[best] <= level[holder] + se[best] + 1e-9
+            )  # the best, or as good as it
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.permutations(range(5)), st.floats(0.05, 0.9))
 def test_the_order_of_proposal_decides_ties_alone(order: list[int], margin: float) -> None:
-    apart = [stands(f"d{i}", dict.fromkeys(REGIMES, 1.0 + i * (margin + 0.01)), margin) for i in range(5)]
+    apart = [
+        stands(f"d{i}", dict.fromkeys(REGIMES, 1.0 + i * (margin + 0.01)), margin) for i in range(5)
+    ]
     tied = [stands(f"d{i}", dict.fromkeys(REGIMES, 1.0 + i * margin / 5), margin) for i in range(5)]
     for designs, wanted in ((apart, "d4"), (tied, f"d{order[0]}")):
         parents = ParetoParents("default")
@@ -83,12 +89,16 @@ def test_what_is_not_a_number_holds_nothing() -> None:
 
 
 def test_parents_are_drawn_by_the_places_they_hold() -> None:
-    parents = ParetoParents("default", {"all": "a", "calm": "b", "wild": "a", "simulated": "default"})
+    parents = ParetoParents(
+        "default", {"all": "a", "calm": "b", "wild": "a", "simulated": "default"}
+    )
     rng = np.random.default_rng(0)
     drawn = Counter(parents.choose(rng) for _ in range(4000))
     assert {name: count / 4000 for name, count in drawn.items()} == {
-        "a": pytest.approx(0.5, abs=0.03), "b": pytest.approx(0.25, abs=0.03), "default": pytest.approx(0.25, abs=0.03),
-    }  # fmt: skip
+        "a": pytest.approx(0.5, abs=0.03),
+        "b": pytest.approx(0.25, abs=0.03),
+        "default": pytest.approx(0.25, abs=0.03),
+    }
     assert ParetoParents("default").choose(rng) == "default"
     again, other = (np.random.default_rng(1) for _ in range(2))
     assert [parents.choose(again) for _ in range(20)] == [parents.choose(other) for _ in range(20)]

@@ -17,18 +17,18 @@ from tiny_run import DATA, make_data, tiny_config
 
 from se_rl.config import ConfigError, dump_yaml
 from se_rl.core import replay as replaying
-from se_rl.core.examiner import Seated, seats_of
 from se_rl.core.replay import accepted, future_blind, replay, score_by_hand
-from se_rl.core.settings import RunConfig
-from se_rl.core.workshop import Job
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
-from se_rl.evaluation.execution import ConstantSchedule
+from se_rl.executors.training_pool import TrainingJob
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, design_id
+from se_rl.records.settings import RunConfig
+from se_rl.scoring.execution import ConstantSchedule
+from se_rl.scoring.validation import Seated, seats_of
 
 MARKET = synthetic_market(SyntheticConfig(symbols=4, sessions=6))
 SCALES = FeatureScales.fit(MARKET)
@@ -46,7 +46,9 @@ class Reads:
     def start(self, n: int, horizon: int) -> None:
         self.n, self.step = n, 0
 
-    def act(self, _: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def act(
+        self, _: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         seen = self.prices[self.day].take(self.step + self.ahead, mode="clip") % 1.0 / 2.0
         self.step += 1
         action = np.full(self.n, seen)
@@ -66,9 +68,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[MarketData]:
     return seen
 
 
-def blind(made: list[MarketData], ahead: int, *, day: int = DAY, offset: bool = False, **settings: Any) -> bool:
+def blind(
+    made: list[MarketData], ahead: int, *, day: int = DAY, offset: bool = False, **settings: Any
+) -> bool:
     config = RunConfig(horizon=HORIZON, **settings)
-    return future_blind(MARKET, config, lambda *_: Reads(made[-1], ahead, day, offset=offset), SCALES)
+    return future_blind(
+        MARKET, config, lambda *_: Reads(made[-1], ahead, day, offset=offset), SCALES
+    )
 
 
 def test_who_looks_at_finished_bars_or_days_is_blind(made: list[MarketData]) -> None:
@@ -91,7 +97,9 @@ class Follows:
 
     def start(self, n: int, horizon: int) -> None: ...
 
-    def act(self, shown: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def act(
+        self, shown: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         ratio = np.abs(np.sin(shown.astype(np.float64).sum(axis=-1)))
         return ratio, np.zeros_like(ratio)
 
@@ -121,7 +129,9 @@ def test_agents_that_talk_trade_in_the_same_bars(agents: int, horizon: int) -> N
         assert (part[tables] == part[tables[:, :1]]).all()
     assert set(seats) == set(range(len(orders)))
     shared = np.array([len(set(table)) for table in tables.tolist()])
-    assert (shared == agents).sum() == len(orders) // 4 * (4 // agents), "four symbols a window: whole tables first"
+    assert (shared == agents).sum() == len(orders) // 4 * (4 // agents), (
+        "four symbols a window: whole tables first"
+    )
 
 
 def test_who_sits_elsewhere_acts_for_the_same_order() -> None:
@@ -129,7 +139,9 @@ def test_who_sits_elsewhere_acts_for_the_same_order() -> None:
         def start(self, n: int, horizon: int) -> None:
             self.n = n
 
-        def act(self, shown: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        def act(
+            self, shown: npt.NDArray[np.float32]
+        ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
             assert len(shown) == self.n
             return shown[:, 0].astype(np.float64), -shown[:, 0].astype(np.float64)
 
@@ -139,7 +151,11 @@ def test_who_sits_elsewhere_acts_for_the_same_order() -> None:
     actor.start(len(orders), HORIZON)
     shown = np.arange(len(orders), dtype=np.float32)[:, None]
     ratio, offset = actor.act(shown)
-    assert np.array_equal(ratio, shown[:, 0]) and np.array_equal(offset, -ratio) and len(seats) == len(orders) // 4 * 6
+    assert (
+        np.array_equal(ratio, shown[:, 0])
+        and np.array_equal(offset, -ratio)
+        and len(seats) == len(orders) // 4 * 6
+    )
     assert np.array_equal(seats_of(orders, 1, sessions=6), np.arange(len(orders)))
 
 
@@ -147,7 +163,9 @@ def test_who_listens_to_its_neighbour_is_blind() -> None:
     class Listens(Follows):
         """Does what its neighbours in a table of three see."""
 
-        def act(self, shown: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        def act(
+            self, shown: npt.NDArray[np.float32]
+        ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
             heard = shown.reshape(-1, 3, shown.shape[1]).mean(axis=1)
             return super().act(np.repeat(heard, 3, axis=0))
 
@@ -173,21 +191,35 @@ def test_the_past_stays_and_the_future_is_the_same_bars_in_another_order() -> No
 
 @pytest.mark.parametrize(
     ("changes", "equal"),
-    [({}, True), ({"arrays": "other"}, False), ({"policy": "other"}, False), ({"status": "failed"}, False),
-     ({"seconds": 9.0, "attempts": 2}, True)],
-)  # fmt: skip
+    [
+        ({}, True),
+        ({"arrays": "other"}, False),
+        ({"policy": "other"}, False),
+        ({"status": "failed"}, False),
+        ({"seconds": 9.0, "attempts": 2}, True),
+    ],
+)
 def test_what_is_not_the_same_again_is_told(changes: dict[str, Any], equal: bool) -> None:
-    stored = [Evaluation("ab", rung, 0, "ok", arrays="a", policy="p", isolation="strong") for rung in (0, 1)]
+    stored = [
+        Evaluation("ab", rung, 0, "ok", arrays="a", policy="p", isolation="strong")
+        for rung in (0, 1)
+    ]
     said: list[str] = []
 
-    class Workshop:
-        def evaluate(self, jobs: list[Job]) -> Iterator[tuple[Job, Evaluation, bool]]:
+    class TrainingPool:
+        def evaluate(
+            self, jobs: list[TrainingJob]
+        ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
             for job in reversed(jobs):
                 yield job, replace(stored[job.rung], **(changes if job.rung else {})), False
 
-    run: Any = SimpleNamespace(workshop=Workshop(), config=RunConfig(worlds="dynamic"), say=said.append)
+    run: Any = SimpleNamespace(
+        training_pool=TrainingPool(), config=RunConfig(worlds="dynamic"), say=said.append
+    )
     found = replaying._again(run, Candidate("ab", {}, "draft"), stored)
-    assert [row["equal"] for row in found["evaluations"]] == [True, equal] and found["equal"] == equal
+    assert [row["equal"] for row in found["evaluations"]] == [True, equal] and found[
+        "equal"
+    ] == equal
     assert found["isolation"] == "strong" and found["future_blind"]
     assert said[-1] == f"rung 1, seed 0: {'the same bits' if equal else 'DIFFERENT'}"
 
@@ -199,14 +231,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_data(tmp_path)
     (tmp_path / "config.yaml").write_text(dump_yaml(tiny_config(worlds="static")))
     with Archive.open(tmp_path / "archive.sqlite") as archive:
-        archive.append("run_started", "run_started", {"data": {"sha256": "of other bars"}, "code_hash": "c"})
+        archive.append(
+            "run_started", "run_started", {"data": {"sha256": "of other bars"}, "code_hash": "c"}
+        )
         parent = Candidate(design_id({}), {}, "default")
         for name, rungs in {"": (0, 1, 2), "ab1": (0, 1), "ab2": (0,), "cd": (0, 1)}.items():
-            design = Candidate(name or parent.id, {}, "draft" if name else "default", (parent.id,) if name else ())
+            design = Candidate(
+                name or parent.id, {}, "draft" if name else "default", (parent.id,) if name else ()
+            )
             archive.add_candidate(design, {})
             for rung in rungs:
                 failed = name == "cd" and rung == 1
-                done = Evaluation(design.id, rung, 0, "failed" if failed else "ok", "nan" if failed else "")
+                done = Evaluation(
+                    design.id, rung, 0, "failed" if failed else "ok", "nan" if failed else ""
+                )
                 archive.add_evaluation(done, key=f"{name} {rung}")
     return tmp_path
 
@@ -220,7 +258,8 @@ def test_accepted_designs_were_trained_longer(place: Path, tmp_path: Path) -> No
     with Archive.open(empty / "archive.sqlite"):
         (empty / "config.yaml").write_text(dump_yaml(tiny_config()))
     with pytest.raises(
-        ConfigError, match="empty holds no design that was trained longer than a screen; let `se-rl run`"
+        ConfigError,
+        match="empty holds no design that was trained longer than a screen; let `se-rl run`",
     ):
         accepted(empty)
 
@@ -235,7 +274,9 @@ def test_accepted_designs_were_trained_longer(place: Path, tmp_path: Path) -> No
         (["ab1"], None, f"the data {DATA} is not what the run used"),
     ],
 )
-def test_what_cannot_be_replayed(place: Path, designs: list[str], rung: int | None, words: str) -> None:
+def test_what_cannot_be_replayed(
+    place: Path, designs: list[str], rung: int | None, words: str
+) -> None:
     with pytest.raises(ConfigError, match=words) as told:
         replay(place, designs, rung=rung)
     assert "\n" not in str(told.value)

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from se_rl.core.workshop import Workshop
+from se_rl.executors.training_pool import TrainingPool
 from se_rl.sandbox.lockdown import Isolation, SandboxError, isolation_level, refusal
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -28,7 +28,7 @@ SMALLER = {"seeds": [1, 1, 1], "iterations": 1, "siblings": 3, "worlds": "static
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A kind of run, of which one was left alone."""
     if not isolation_level().enough:
-        pytest.skip("no locked room is to be had on this machine")
+        pytest.skip("no sandbox is to be had on this machine")
     out = tmp_path_factory.mktemp("runs")
     kill_campaign.TINY.make_data(out / "home")
     return kill_campaign.leave_alone(kill_campaign.Kind("small", SMALLER, out / "home"), out)
@@ -50,7 +50,9 @@ def test_a_run_that_is_killed_twice_and_loses_its_room_twice_ends_as_the_one_lef
         assert keys and not faults
     child = kill_campaign.Child(folder, alone)
     for victims in (1, 0):
-        while not (chosen := kill_campaign.descendants(child.process.pid)[victims]) and not child.wait(0.01):
+        while not (
+            chosen := kill_campaign.descendants(child.process.pid)[victims]
+        ) and not child.wait(0.01):
             pass
         os.kill(rng.choice(chosen), signal.SIGKILL)
     assert child.wait(240) and child.process.returncode == 0
@@ -74,8 +76,8 @@ def test_what_is_lost_changed_or_made_twice_is_noticed(alone: Any, tmp_path: Pat
 
 
 def test_work_in_the_room_is_done_again_unless_there_can_be_no_room() -> None:
-    workshop = object.__new__(Workshop)
-    workshop._room = None
+    training_pool = object.__new__(TrainingPool)
+    training_pool._sandbox = None
     tries: list[SandboxError] = []
 
     def work(fails: int, hopeless: bool = False) -> int:
@@ -84,11 +86,11 @@ def test_work_in_the_room_is_done_again_unless_there_can_be_no_room() -> None:
             raise tries[-1]
         return len(tries)
 
-    assert workshop.patiently(partial(work, 2)) == 2
+    assert training_pool.patiently(partial(work, 2)) == 2
     for hopeless, expected in ((False, 3), (True, 1)):
         tries.clear()
         with pytest.raises(SandboxError):
-            workshop.patiently(partial(work, 9, hopeless))
+            training_pool.patiently(partial(work, 9, hopeless))
         assert len(tries) == expected
 
 

@@ -14,14 +14,12 @@ import pytest
 from test_ladder import gate
 
 from se_rl.config import ConfigError
+from se_rl.core.budget import Budget
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
-from se_rl.core.ladder import LAST, SCREEN, SEARCH
-from se_rl.core.meter import Meter
-from se_rl.core.proposing import ADDED, Proposed
+from se_rl.core.iteration_summary import iteration_counts, what_moved
+from se_rl.core.operators import ADDED, Proposed
 from se_rl.core.run import make_kit
 from se_rl.core.search import FAILURE_REWARD, PLATEAU, Search
-from se_rl.core.settings import RunConfig, preset
-from se_rl.core.telling import iteration_counts, what_moved
 from se_rl.core.training_loop import evolve
 from se_rl.llm.backends import Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
@@ -31,8 +29,12 @@ from se_rl.modules.contracts import CONTRACTS
 from se_rl.modules.grammar import grammar
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation, ModelCall, design_id
+from se_rl.records.settings import RunConfig, preset
+from se_rl.scoring.ladder import LAST, SCREEN, SEARCH
 
-SMALL = gate.World(days=(6, 6, 6, 6), orders_per_day=4, episodes=12, own_sd=0.3, own_day_sd=0.0, seed_sd=0.05)
+SMALL = gate.World(
+    days=(6, 6, 6, 6), orders_per_day=4, episodes=12, own_sd=0.3, own_day_sd=0.0, seed_sd=0.05
+)
 TEXTS = {
     "reward": "def reward(step):\n    worth = {}\n    return worth * step.traded_share\n",
     "network": "class Network(nn.Module):\n    worth = {}\n",
@@ -61,7 +63,7 @@ class Script:
         self.asked.append(request)
         self.ledger.book(
             "h", self.ledger.open("h"), outcome="ok", tokens_in=10, tokens_out=5 * n, cost_usd=0.25
-        )  # fmt: skip
+        )
         if len(request.messages) > 2:  # asked to mend something: it insists
             return [self._proposal(request.messages[-2]["content"], request)]
         module = self._module(request)
@@ -73,14 +75,18 @@ class Script:
     def _module(self, request: Request) -> str | None:
         words = request.messages[-1]["content"]
         for name in TEXTS:
-            if request.grammar == grammar(name) or (not request.grammar and f"`{CONTRACTS[name].signature}`" in words):
+            if request.grammar == grammar(name) or (
+                not request.grammar and f"`{CONTRACTS[name].signature}`" in words
+            ):
                 return name
         return None
 
     def _proposal(self, text: str, request: Request) -> Proposal:
         return Proposal(text, 10, output_tokens=5, model=self.name, request=request)
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         raise AssertionError("nobody said that it can learn")
 
 
@@ -91,14 +97,18 @@ class Learner(Script):
     steps = 0
 
     def _proposal(self, text: str, request: Request) -> Proposal:
-        return Proposal(text, 10, (1, 2), -1.0, None, "stop", self.name, self.adapter, 0.0, (0,), 5, request)
+        return Proposal(
+            text, 10, (1, 2), -1.0, None, "stop", self.name, self.adapter, 0.0, (0,), 5, request
+        )
 
     def new_adapter(self, label: str, **settings: Any) -> Learner:
         made = Learner(self._answer, self.name)
         made.asked, made.adapter = self.asked, f"{label}@0"
         return made
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         assert len(proposals) == len(advantages) > 1 and abs(sum(advantages)) < 1e-6
         self.steps += 1
         self.adapter = f"lle@{self.steps}"
@@ -108,7 +118,7 @@ class Learner(Script):
         return f"weights {self.adapter}".encode()
 
 
-class Shop(gate.PlantedWorkshop):  # type: ignore[name-defined]
+class Shop(gate.PlantedTrainingPool):  # type: ignore[name-defined]
     """Trains at no cost: a design is worth what its modules say; 'broken' ones give no policy, 'invalid' ones are refused."""
 
     def __init__(self, archive: Archive, *, seconds: float = 1.0) -> None:
@@ -117,19 +127,32 @@ class Shop(gate.PlantedWorkshop):  # type: ignore[name-defined]
 
     def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
         fine = "invalid" not in code
-        return ValidationResult(fine, "passed" if fine else "static", "" if fine else "there is no such name")
+        return ValidationResult(
+            fine, "passed" if fine else "static", "" if fine else "there is no such name"
+        )
 
     def evaluate(self, jobs: Sequence[Any]) -> Iterator[tuple[Any, Evaluation, bool]]:
         for job in jobs:
             name, text = job.candidate.id, "".join(self.archive.sources(job.candidate).values())
-            worth = sum(map(float, re.findall(r"worth = (\S+)", text))) if "worth" in text else 0.4 * bool(text)
+            worth = (
+                sum(map(float, re.findall(r"worth = (\S+)", text)))
+                if "worth" in text
+                else 0.4 * bool(text)
+            )
             self.effects[name] = (worth,) * 3
             self.trained[name, job.rung] += 1
             status, place = "failed" if "broken" in text else "ok", f"{name} {job.rung} {job.seed}"
             reason = "loss is not finite" if status == "failed" else ""
             made = Evaluation(
-                name, job.rung, job.seed, status, reason, arrays=place, work=1.0, seconds=self.seconds
-            )  # fmt: skip
+                name,
+                job.rung,
+                job.seed,
+                status,
+                reason,
+                arrays=place,
+                work=1.0,
+                seconds=self.seconds,
+            )
             yield job, made, False
 
 
@@ -140,7 +163,7 @@ class Bench:
     search: Search
     shop: Shop
     script: Script
-    meter: Meter
+    budget: Budget
     events: list[tuple[str, Mapping[str, Any], bool]]
     outcomes: list[Any]
     brought: list[dict[str, Any]]
@@ -157,7 +180,14 @@ class Bench:
 
 
 Start = Callable[..., Bench]
-LITTLE = {"iterations": 3, "parents": 2, "siblings": 3, "promoted": 2, "seeds": (1, 1, 1), "imagine": False}
+LITTLE = {
+    "iterations": 3,
+    "parents": 2,
+    "siblings": 3,
+    "promoted": 2,
+    "seeds": (1, 1, 1),
+    "imagine": False,
+}
 
 
 @pytest.fixture
@@ -165,13 +195,17 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Sets a search up, in the archive of a name: the same name goes on with the same archive."""
     opened: list[Archive] = []
 
-    def make(script: Script | None = None, *, at: str = "a", seconds: float = 1.0, **changes: Any) -> Bench:
+    def make(
+        script: Script | None = None, *, at: str = "a", seconds: float = 1.0, **changes: Any
+    ) -> Bench:
         config: RunConfig = preset("quick", **{**LITTLE, **changes})
         (tmp_path / at).mkdir(exist_ok=True)
         archive = Archive.open(tmp_path / at / "archive.sqlite")
         opened.append(archive)
         script, shop = script or Script(), Shop(archive, seconds=seconds)
-        designers = Designers(script.name, archive, cast(Any, shop), seed=config.seed, designer=cast(Any, script))
+        designers = Designers(
+            script.name, archive, cast(Any, shop), seed=config.seed, designer=cast(Any, script)
+        )
         kit, events, outcomes = make_kit(config), list[Any](), list[Any]()
         inner = kit.enhance
 
@@ -181,10 +215,17 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
         cast(Any, kit).enhance = enhance
         search = Search(
-            config, archive, cast(Any, shop), designers, kit, spent=lambda: bench.meter.spent(),
+            config,
+            archive,
+            cast(Any, shop),
+            designers,
+            kit,
+            spent=lambda: bench.budget.spent(),
             tell=lambda kind, payload, *, stored: events.append((kind, payload, stored)),
-        )  # fmt: skip
-        bench = Bench(search, shop, script, Meter(config, archive, search, workers=1), events, outcomes, [])
+        )
+        bench = Bench(
+            search, shop, script, Budget(config, archive, search, workers=1), events, outcomes, []
+        )
         return bench
 
     yield make
@@ -209,12 +250,16 @@ def test_the_steps_of_algorithm_1(start: Start) -> None:
         firsts = [following.index(step) for step in steps]
         assert len(mine) == 6 and firsts == sorted(firsts)
     assert search.proposed == 12 == search.counts()["scored"] and len(bench.brought) == 2
-    assert [len(b["designs"]) for b in bench.brought] == [6, 6] and set(bench.brought[0]["gains"]) == {
-        one.candidate.id for one in bench.brought[0]["designs"]
-    }
+    assert [len(b["designs"]) for b in bench.brought] == [6, 6] and set(
+        bench.brought[0]["gains"]
+    ) == {one.candidate.id for one in bench.brought[0]["designs"]}
     best = max(bench.designs, key=lambda one: bench.shop.effects[one.candidate.id][0]).candidate.id
     leader = search.ladder.longest(search.best)
-    assert leader is not None and leader.score > 1.0 and bench.shop.effects[best][0] - leader.score < 0.7
+    assert (
+        leader is not None
+        and leader.score > 1.0
+        and bench.shop.effects[best][0] - leader.score < 0.7
+    )
     for c in search.archive.candidates()[1:]:
         assert c.parents[0] in search.known and c.call and c.prompt and c.model == "scripted"
         assert search.archive.sources(c) == search.sources[c.id]
@@ -228,7 +273,8 @@ def test_the_gain_is_over_the_parent(start: Start) -> None:
     for brought in bench.brought:
         for one in brought["designs"]:
             own, parent = (
-                ladder.standings[name, SCREEN].score for name in (one.candidate.id, one.candidate.parents[0])
+                ladder.standings[name, SCREEN].score
+                for name in (one.candidate.id, one.candidate.parents[0])
             )
             assert brought["gains"][one.candidate.id] == pytest.approx(own - parent, abs=0.05)
     assert any(one.candidate.parents[0] != bench.search.default.id for one in bench.designs)
@@ -251,45 +297,64 @@ def test_the_gain_is_over_the_parent(start: Start) -> None:
 )
 def test_budgets(start: Start, changes: dict[str, Any], reason: str, proposed: int) -> None:
     bench = start(seconds=20.0, hle=False, imagine=True, **changes)
-    cast(Any, bench.search)._possible = lambda arm, parent: arm["operator"] == "draft" and arm["model"] == UNTOUCHED
-    bench.search.archive.add_call(ModelCall("k", "m", "", 1, 10**6, 10**6, 99.0, 1e6, "r"))  # of another passage
+    cast(Any, bench.search)._possible = lambda arm, parent: (
+        arm["operator"] == "draft" and arm["model"] == UNTOUCHED
+    )
+    bench.search.archive.add_call(
+        ModelCall("k", "m", "", 1, 10**6, 10**6, 99.0, 1e6, "r")
+    )  # of another passage
     assert bench.run() == reason
     assert bench.search.proposed == proposed == bench.search.counts()["proposed"]
-    used = bench.meter.usage()
+    used = bench.budget.usage()
     totals = bench.script.ledger.totals
     assert (used["calls"], used["tokens_in"], used["tokens_out"], used["usd"]) == (
-        len(bench.script.asked), totals.tokens_in, totals.tokens_out, totals.cost_usd,
-    )  # fmt: skip
+        len(bench.script.asked),
+        totals.tokens_in,
+        totals.tokens_out,
+        totals.cost_usd,
+    )
     assert used["minutes"] == pytest.approx(20.0 * sum(bench.shop.trained.values()) / 60.0, abs=0.2)
 
 
 def test_estimates(start: Start) -> None:
     bench = start(seconds=60.0, max_minutes=2.0)
-    assert bench.meter.seconds_left() == 0.0
+    assert bench.budget.seconds_left() == 0.0
     bench.search.begin()
     with pytest.raises(ConfigError, match="max_minutes is 2; 3 designs take about"):
-        bench.meter.estimate()
+        bench.budget.estimate()
     bench = start(at="b", seconds=1.0)
     bench.search.begin()
     c = bench.search.config
-    planned = 18 * c.rungs[SCREEN] + 7 * c.rungs[SEARCH] + 4 * c.rungs[LAST]  # the default has had its screen
-    assert bench.meter.estimate()["seconds"] == round(planned + 3.0 * 18)
-    assert "18 designs" in bench.meter.estimate()["text"]
+    planned = (
+        18 * c.rungs[SCREEN] + 7 * c.rungs[SEARCH] + 4 * c.rungs[LAST]
+    )  # the default has had its screen
+    assert bench.budget.estimate()["seconds"] == round(planned + 3.0 * 18)
+    assert "18 designs" in bench.budget.estimate()["text"]
 
 
 def test_it_converges_when_nothing_moves(start: Start) -> None:
     bench = start(
-        Script(lambda module, call, i: TEXTS[module].format(-2.0 - 0.1 * call - 0.01 * i)), iterations=50, epsilon=0.1
+        Script(lambda module, call, i: TEXTS[module].format(-2.0 - 0.1 * call - 0.01 * i)),
+        iterations=50,
+        epsilon=0.1,
     )
-    assert bench.run().startswith("converged: the smoothed score moved less than 0.1 bps in each of 5")
-    assert len(bench.brought) == 6 and bench.search.best == bench.search.default.id and bench.search.progress.ema == 0.0
+    assert bench.run().startswith(
+        "converged: the smoothed score moved less than 0.1 bps in each of 5"
+    )
+    assert (
+        len(bench.brought) == 6
+        and bench.search.best == bench.search.default.id
+        and bench.search.progress.ema == 0.0
+    )
     reasons = Counter(payload["reason"] for payload in bench.payloads("dropped"))
     assert set(reasons) == {"behind the default beyond doubt"} and not bench.payloads("promoted")
 
 
 def test_a_plateau_leads_to_drafts_from_the_default(start: Start) -> None:
     def once_good(module: str, call: int, place: int) -> str:
-        return TEXTS[module].format(3.0 + place if call <= 2 else -2.0 - 0.01 * call - 0.001 * place)
+        return TEXTS[module].format(
+            3.0 + place if call <= 2 else -2.0 - 0.01 * call - 0.001 * place
+        )
 
     bench = start(Script(once_good), iterations=6, epsilon=1e-6)
     bench.run()
@@ -304,18 +369,31 @@ def test_a_plateau_leads_to_drafts_from_the_default(start: Start) -> None:
 
 def test_repeats_are_counted_and_not_trained_twice(start: Start) -> None:
     bench = start(Script(lambda module, *_: TEXTS[module].format(1.0)), at="same", lle=True)
-    cast(Any, bench.search)._possible = lambda arm, parent: arm["operator"] == "draft" and arm["model"] == UNTOUCHED
+    cast(Any, bench.search)._possible = lambda arm, parent: (
+        arm["operator"] == "draft" and arm["model"] == UNTOUCHED
+    )
     bench.run()
     counts = bench.search.counts()
-    assert counts["proposed"] == 18 and counts["scored"] + counts["repeated"] == 18 and counts["repeated"] >= 14
+    assert (
+        counts["proposed"] == 18
+        and counts["scored"] + counts["repeated"] == 18
+        and counts["repeated"] >= 14
+    )
     assert max(bench.shop.trained.values()) == 1  # one seed at each rung, each design once
-    assert len(bench.payloads("repeated")) == counts["repeated"] == len(bench.search.archive.events("repeated"))
+    assert (
+        len(bench.payloads("repeated"))
+        == counts["repeated"]
+        == len(bench.search.archive.events("repeated"))
+    )
     assert len(bench.search.archive.candidates()) == counts["scored"] + 1
     for payload in bench.payloads("repeated"):
         assert payload["twin"] == payload["id"] in bench.search.known
     for outcome in bench.outcomes:  # it gained what its twin did, and is no second try
         assert outcome.gain is not None and (outcome.tried is None) == outcome.repeated
-    assert bench.search.bandit.expected({"module": "reward", "operator": "draft", "model": UNTOUCHED}) < 0.1
+    assert (
+        bench.search.bandit.expected({"module": "reward", "operator": "draft", "model": UNTOUCHED})
+        < 0.1
+    )
     for brought in bench.brought:
         told = iteration_counts(brought["designs"], brought["gains"])
         assert told["proposed"] == 6 == told["repeated"] + told["valid"] + told["failed"]
@@ -329,9 +407,18 @@ def test_counts_add_up(start: Start) -> None:
     bench = start(Script(mixed, name="http://localhost#scripted"), iterations=4)
     bench.run()
     counts, search = bench.search.counts(), bench.search
-    assert counts["proposed"] == counts["scored"] + counts["failed"] + counts["repeated"] == search.proposed == 24
+    assert (
+        counts["proposed"]
+        == counts["scored"] + counts["failed"] + counts["repeated"]
+        == search.proposed
+        == 24
+    )
     refused = sum(bool(c.reason) for c in search.known.values())
-    assert counts["valid"] == counts["scored"] + counts["failed"] - refused == len(search.known) - 1 - refused
+    assert (
+        counts["valid"]
+        == counts["scored"] + counts["failed"] - refused
+        == len(search.known) - 1 - refused
+    )
     assert min(counts.values()) > 0 and refused > 0 and search.ladder.failures
     assert set(search.ladder.failures.values()) == {"loss is not finite"}
     totals: Counter[str] = Counter()
@@ -340,9 +427,13 @@ def test_counts_add_up(start: Start) -> None:
         assert told["proposed"] == len(brought["gains"]) + told["failed"] + told["repeated"]
         assert sum(told["modules"].values()) == told["proposed"] and 0 < told["distinct"] <= 1
         totals.update({name: told[name] for name in ("proposed", "valid", "failed", "repeated")})
-        assert "gained" in what_moved(search, brought["designs"], brought["gains"], brought["changed"])
+        assert "gained" in what_moved(
+            search, brought["designs"], brought["gains"], brought["changed"]
+        )
     assert dict(totals) == {name: counts[name] for name in totals}
-    assert all(one.candidate.id not in bench.shop.effects for one in bench.designs if one.candidate.reason)
+    assert all(
+        one.candidate.id not in bench.shop.effects for one in bench.designs if one.candidate.reason
+    )
 
 
 def test_nothing_scored_is_said(start: Start) -> None:
@@ -354,7 +445,11 @@ def test_nothing_scored_is_said(start: Start) -> None:
         == "no new design could be scored"
     )
     told = iteration_counts(brought["designs"], brought["gains"])
-    assert told["mean_gain"] is None and told["valid"] == 0 and bench.search.best == bench.search.default.id
+    assert (
+        told["mean_gain"] is None
+        and told["valid"] == 0
+        and bench.search.best == bench.search.default.id
+    )
 
 
 def test_what_the_bandit_learns_from(start: Start) -> None:
@@ -364,7 +459,9 @@ def test_what_the_bandit_learns_from(start: Start) -> None:
     bench.run()
     gains = bench.brought[0]["gains"]
     assert [reward for _, reward in seen] == [gains[one.candidate.id] for one in bench.designs]
-    bad = start(Script(lambda module, *_: TEXTS[module].format("1\n    invalid = 1")), at="b", iterations=1)
+    bad = start(
+        Script(lambda module, *_: TEXTS[module].format("1\n    invalid = 1")), at="b", iterations=1
+    )
     seen.clear()
     cast(Any, bad.search.bandit).observe = lambda arm, reward: seen.append((arm, reward))
     bad.run()
@@ -390,9 +487,17 @@ def test_arms_have_the_same_budget_and_do_what_they_say(start: Start, arm: Any) 
         assert {c.parents for c in made} == {(search.default.id,)}
     if arm == "best-of-n":
         assert {c.operator for c in made} == {"draft"}
-        assert [c.module for c in made[::3]] == ["reward", "network", "imagination"] * 2 + ["reward", "network"]
-        assert len({request.messages[1]["content"] for request in bench.script.asked}) == 3  # one prompt per module
-        assert all("Earlier designs" not in request.messages[1]["content"] for request in bench.script.asked)
+        assert [c.module for c in made[::3]] == ["reward", "network", "imagination"] * 2 + [
+            "reward",
+            "network",
+        ]
+        assert (
+            len({request.messages[1]["content"] for request in bench.script.asked}) == 3
+        )  # one prompt per module
+        assert all(
+            "Earlier designs" not in request.messages[1]["content"]
+            for request in bench.script.asked
+        )
     if arm in ("full", "frozen"):
         assert len({c.operator for c in made}) > 2 and len({c.parents for c in made}) > 1
 
@@ -402,11 +507,18 @@ def test_what_ablations_leave_out(start: Start) -> None:
     without_words.run()
     archive = without_words.search.archive
     assert {i.operator for i in archive.instructions()} == {"default"} and archive.adapters()
-    asked = [r.messages[-1]["content"] for r in without_words.script.asked if r.grammar == grammar("reward")]
+    asked = [
+        r.messages[-1]["content"]
+        for r in without_words.script.asked
+        if r.grammar == grammar("reward")
+    ]
     assert asked and all(default_micro("reward") in words for words in asked)
     without_weights = start(Learner(), at="b", lle=False)
     without_weights.run()
-    assert not without_weights.search.archive.adapters() and without_weights.search.designers.arms == (UNTOUCHED,)
+    assert (
+        not without_weights.search.archive.adapters()
+        and without_weights.search.designers.arms == (UNTOUCHED,)
+    )
     assert {i.operator for i in without_weights.search.archive.instructions()} > {"default"}
     assert without_words.search.proposed == without_weights.search.proposed == 18
 
@@ -418,7 +530,10 @@ def test_crossovers_make_new_designs_only(start: Start) -> None:
     assert crossed and not any(one.candidate.twin for one in crossed)
     for one in crossed:
         parent, donor = (bench.search.known[name] for name in one.candidate.parents)
-        assert one.candidate.modules == {**parent.modules, one.candidate.module: donor.modules[one.candidate.module]}
+        assert one.candidate.modules == {
+            **parent.modules,
+            one.candidate.module: donor.modules[one.candidate.module],
+        }
         assert one.candidate.id not in (parent.id, donor.id) and one.proposal is None
     assert bench.search.proposed == 72  # none of the budget is left out
     search = bench.search
@@ -427,28 +542,47 @@ def test_crossovers_make_new_designs_only(start: Start) -> None:
         assert len({c.modules[module] for c in donors}) == len(donors)
         assert all(design_id({module: c.modules[module]}) not in search.known for c in donors)
     parent, module = next(
-        (c, m) for c in search.known.values() for m in search.config.modules if len(search._donors(c, m)) > 1
+        (c, m)
+        for c in search.known.values()
+        for m in search.config.modules
+        if len(search._donors(c, m)) > 1
     )
     crossing = {"module": module, "operator": "crossover", "model": UNTOUCHED}
-    for more, possible in ((0, True), (1, False)):  # a donor for each sibling, or none of the budget would be used
+    for more, possible in (
+        (0, True),
+        (1, False),
+    ):  # a donor for each sibling, or none of the budget would be used
         search.config = replace(search.config, siblings=len(search._donors(parent, module)) + more)
         assert search._possible(crossing, parent) == possible
 
 
 def test_repair_shows_only_what_is_python(start: Start) -> None:
     def prose_then_faults(module: str, call: int, place: int) -> str:
-        return "I would rather not." if place == 0 else TEXTS[module].format(f"{call}.{place}\n    invalid = 1")
+        return (
+            "I would rather not."
+            if place == 0
+            else TEXTS[module].format(f"{call}.{place}\n    invalid = 1")
+        )
 
     bench = start(Script(prose_then_faults, name="http://localhost#scripted"), lle=False)
     search = bench.search
     search.begin()
     search.design(1)
-    assert not search.designers.constrained and search.counts()["failed"] + search.counts()["repeated"] == 6
-    assert {"no", "static:"} <= {word for c in search.known.values() for word in c.reason.split()[:1]}
+    assert (
+        not search.designers.constrained
+        and search.counts()["failed"] + search.counts()["repeated"] == 6
+    )
+    assert {"no", "static:"} <= {
+        word for c in search.known.values() for word in c.reason.split()[:1]
+    }
     shown = [pair for module in search.config.modules for pair in search._failures(module)]
-    assert shown and all("invalid" in text and "there is no such name" in reason for text, reason in shown)
+    assert shown and all(
+        "invalid" in text and "there is no such name" in reason for text, reason in shown
+    )
     cast(Any, search)._possible = lambda arm, parent: (
-        arm["operator"] == "repair" and bool(search._failures(arm["module"])) and arm["model"] == UNTOUCHED
+        arm["operator"] == "repair"
+        and bool(search._failures(arm["module"]))
+        and arm["model"] == UNTOUCHED
     )
     before = len(bench.script.asked)
     search.design(2)
@@ -458,10 +592,23 @@ def test_repair_shows_only_what_is_python(start: Start) -> None:
 
 
 def test_a_design_that_trains_to_nothing_can_be_mended_too(start: Start) -> None:
-    bench = start(Script(lambda module, call, i: TEXTS[module].format(f"{call}.{i}\n    broken = 1")), iterations=1)
+    bench = start(
+        Script(lambda module, call, i: TEXTS[module].format(f"{call}.{i}\n    broken = 1")),
+        iterations=1,
+    )
     bench.run()
-    assert bench.search.counts() == {"proposed": 6, "valid": 6, "scored": 0, "failed": 6, "repeated": 0}
-    shown = [reason for module in bench.search.config.modules for _, reason in bench.search._failures(module)]
+    assert bench.search.counts() == {
+        "proposed": 6,
+        "valid": 6,
+        "scored": 0,
+        "failed": 6,
+        "repeated": 0,
+    }
+    shown = [
+        reason
+        for module in bench.search.config.modules
+        for _, reason in bench.search._failures(module)
+    ]
     assert shown == ["loss is not finite"] * 6 and bench.search.best == bench.search.default.id
 
 
@@ -470,17 +617,24 @@ def test_the_same_again_whether_asked_or_looked_up(start: Start) -> None:
         kinds = ("proposed", "dropped", "promoted", "credit", "instruction", "repeated")
         return [(kind, payload) for kind, payload, _ in bench.events if kind in kinds]
 
-    first, other, later = start(Learner(), at="a"), start(Learner(), at="b"), start(Learner(), at="c", seed=1)
+    first, other, later = (
+        start(Learner(), at="a"),
+        start(Learner(), at="b"),
+        start(Learner(), at="c", seed=1),
+    )
     reasons = [bench.run() for bench in (first, other, later)]
     assert told(first) == told(other) != told(later) and reasons[0] == reasons[1]
     again = start(Learner(lambda *_: "never"), at="a")
     assert again.run() == reasons[0] and told(again) == told(first)
     assert not again.script.asked  # everything stood in the archive
-    shared = np.random.default_rng(np.random.SeedSequence([0, 1, 1]))  # what the kit would draw from
+    shared = np.random.default_rng(
+        np.random.SeedSequence([0, 1, 1])
+    )  # what the kit would draw from
     assert first.search._rng(1, 1).random() == again.search._rng(1, 1).random() != shared.random()
     assert all(stored for kind, _, stored in again.events if kind != "evaluated")
     assert (
-        again.search.counts() == first.search.counts() and again.meter.usage()["calls"] == first.meter.usage()["calls"]
+        again.search.counts() == first.search.counts()
+        and again.budget.usage()["calls"] == first.budget.usage()["calls"]
     )
 
 
@@ -490,9 +644,13 @@ def test_without_a_default_there_is_no_search(start: Start) -> None:
 
     def broken(jobs: Sequence[Any]) -> Iterator[Any]:
         for job, made, stored in evaluate(jobs):
-            yield job, Evaluation(made.candidate, made.rung, made.seed, "failed", "out of memory"), stored
+            yield (
+                job,
+                Evaluation(made.candidate, made.rung, made.seed, "failed", "out of memory"),
+                stored,
+            )
 
     cast(Any, bench.shop).evaluate = broken
     with pytest.raises(ConfigError, match="the default design gave no score"):
         bench.run()
-    assert np.isfinite(bench.meter.seconds_left())
+    assert np.isfinite(bench.budget.seconds_left())

@@ -17,9 +17,15 @@ from typing import Any
 LLM_TESTS = Path(__file__).resolve().parents[1] / "llm"
 DATA = "tiny_bars"
 SMALL: Mapping[str, Any] = {
-    "data": DATA, "arm": "random", "seeds": (1, 2, 3), "horizon": 20, "dynamic_horizon": 6, "work": 0.006, "samples": 128,
+    "data": DATA,
+    "arm": "random",
+    "seeds": (1, 2, 3),
+    "horizon": 20,
+    "dynamic_horizon": 6,
+    "work": 0.006,
+    "samples": 128,
     "bank": 16,
-}  # fmt: skip
+}
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -41,20 +47,24 @@ def make_model(folder: Path) -> dict[str, Any]:
     """The settings with which a causal model of random weights, written to this folder, designs and learns."""
     sys.path.append(str(LLM_TESTS))
     config = import_module("tiny_model").build_model(folder) / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 16_384}))
+    config.write_text(
+        json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 16_384})
+    )
     return {"arm": "full", "llm": str(folder)}
 
 
 def tiny_config(**changes: Any) -> Any:
     """The settings: the smallest preset, made smaller, with changes."""
-    from se_rl.core.settings import preset
+    from se_rl.records.settings import preset
 
     return preset("tiny", **{**SMALL, **changes})
 
 
 def tell(kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
     """Print what stands in the archive."""
-    which = "/".join(str(payload[name]) for name in ("candidate", "rung", "seed") if name in payload)
+    which = "/".join(
+        str(payload[name]) for name in ("candidate", "rung", "seed") if name in payload
+    )
     print(kind, which or "-", "stored" if stored else "new", flush=True)
 
 
@@ -63,7 +73,9 @@ def main(out: str, settings: str = "{}") -> int:
     from se_rl.config import ConfigError
     from se_rl.core.run import run_search
 
-    changes = {name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(settings).items()}
+    changes = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(settings).items()
+    }
     try:
         run_search(tiny_config(**changes), out, tell=tell, workers=2)
     except ConfigError as error:

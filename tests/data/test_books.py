@@ -78,12 +78,22 @@ def test_csv_pair_is_read_exactly(book: BookHistory) -> None:
     assert book.ask_e4[0].tolist() == book.ask_size[0].tolist() == [0, 0]
     assert book.bid_e4[5].tolist() == [100000, 99900]
     assert {f.name: getattr(book, f.name).dtype.name for f in fields(book)[2:-1]} == {
-        "time_ns": "int64", "kind": "int32", "order_id": "int64", "size": "int32", "price_e4": "int32",
-        "direction": "int32", "bid_e4": "int32", "bid_size": "int32", "ask_e4": "int32", "ask_size": "int32",
-    }  # fmt: skip
+        "time_ns": "int64",
+        "kind": "int32",
+        "order_id": "int64",
+        "size": "int32",
+        "price_e4": "int32",
+        "direction": "int32",
+        "bid_e4": "int32",
+        "bid_size": "int32",
+        "ask_e4": "int32",
+        "ask_size": "int32",
+    }
 
 
-def test_csv_with_a_seventh_column_and_explicit_book(csv_pair: Path, book: BookHistory, tmp_path: Path) -> None:
+def test_csv_with_a_seventh_column_and_explicit_book(
+    csv_pair: Path, book: BookHistory, tmp_path: Path
+) -> None:
     csv_pair.write_text(MESSAGES.replace("\n", ",null\n"))
     moved = (tmp_path / CSV_NAME.format("orderbook")).rename(tmp_path / "elsewhere.csv")
     again = read_lobster(csv_pair, moved)
@@ -93,12 +103,22 @@ def test_csv_with_a_seventh_column_and_explicit_book(csv_pair: Path, book: BookH
 
 def test_parquet_pair_gives_the_same_arrays(book: BookHistory, tmp_path: Path) -> None:
     metadata = {"symbol": "TOY", "date": "2024-01-02"}
-    messages = {"time_ns": book.time_ns, "type": book.kind, "order_id": book.order_id, "size": book.size}
+    messages = {
+        "time_ns": book.time_ns,
+        "type": book.kind,
+        "order_id": book.order_id,
+        "size": book.size,
+    }
     messages |= {"price_e4": book.price_e4, "direction": book.direction}
     levels = {
         f"{name}{k + 1}": values[:, k]
         for k in range(2)
-        for name, values in {"ask": book.ask_e4, "asz": book.ask_size, "bid": book.bid_e4, "bsz": book.bid_size}.items()
+        for name, values in {
+            "ask": book.ask_e4,
+            "asz": book.ask_size,
+            "bid": book.bid_e4,
+            "bsz": book.bid_size,
+        }.items()
     }
     pq.write_table(pa.table(messages, metadata=metadata), tmp_path / "toy_messages.parquet")
     pq.write_table(pa.table(levels), tmp_path / "toy_book.parquet")
@@ -112,7 +132,8 @@ def test_bars_hold_executions_quotes_and_flat_minutes(book: BookHistory) -> None
     assert data.shape == (1, 1, 390)
     assert data.traded[0, 0].nonzero()[0].tolist() == [0, 3]
     first, flat, later = (
-        [float(getattr(data, f)[0, 0, bar]) for f in ("open", "high", "low", "close")] for bar in (0, 1, 3)
+        [float(getattr(data, f)[0, 0, bar]) for f in ("open", "high", "low", "close")]
+        for bar in (0, 1, 3)
     )
     assert first == [10.02, 10.02, 10.00, 10.00]
     assert flat == [10.00] * 4
@@ -120,7 +141,9 @@ def test_bars_hold_executions_quotes_and_flat_minutes(book: BookHistory) -> None
     assert data.volume is not None and data.amount is not None
     assert data.bid is not None and data.ask is not None and data.bid_sizes is not None
     assert data.volume[0, 0, :4].tolist() == [120, 0, 0, 20]
-    assert data.amount[0, 0, :4] == pytest.approx([50 * 10.02 + 30 * 10.01 + 40 * 10.00, 0, 0, 20 * 10.03])
+    assert data.amount[0, 0, :4] == pytest.approx(
+        [50 * 10.02 + 30 * 10.01 + 40 * 10.00, 0, 0, 20 * 10.03]
+    )
     assert (data.bid[0, 0, 0], data.ask[0, 0, 0]) == (10.00, 10.02)
     assert data.bid_sizes[0, 0, :2].tolist() == [[60, 0], [60, 10]]
     assert data.provenance.notes == ("1 executions outside regular hours dropped",)
@@ -137,7 +160,9 @@ def test_five_minute_bars_and_odd_lengths(book: BookHistory) -> None:
         assert str(seconds) in one_line(error)
 
 
-def test_minutes_before_the_first_trade_are_flat_at_its_open_and_unquoted(book: BookHistory) -> None:
+def test_minutes_before_the_first_trade_are_flat_at_its_open_and_unquoted(
+    book: BookHistory,
+) -> None:
     late = replace(book, time_ns=book.time_ns + 120 * 10**9)
     data = late.bars()
     assert data.bid is not None and data.ask_sizes is not None
@@ -157,12 +182,16 @@ def test_crossed_and_one_sided_books_give_no_quote(book: BookHistory) -> None:
     assert data.bid[0, 0, 1] == 10.0
 
 
-@given(st.lists(st.integers(34_100, 57_700), min_size=1, max_size=60), st.sampled_from([60, 300, 420]))
+@given(
+    st.lists(st.integers(34_100, 57_700), min_size=1, max_size=60), st.sampled_from([60, 300, 420])
+)
 def test_bar_ranges_count_messages_before_each_start(seconds: list[int], bar_seconds: int) -> None:
     time_ns = np.sort(np.array(seconds, dtype=np.int64)) * 10**9
     ones = np.ones(len(time_ns), dtype=np.int32)
     level = ones[:, None] * 100
-    book = BookHistory("TOY", 20240102, time_ns, ones, ones.astype(np.int64), *(ones,) * 3, *(level,) * 4)
+    book = BookHistory(
+        "TOY", 20240102, time_ns, ones, ones.astype(np.int64), *(ones,) * 3, *(level,) * 4
+    )
     starts = [*range(34_200, 57_600, bar_seconds), 57_600]
     expected = [sum(second < start for second in seconds) for start in starts]
     assert book.bar_ranges(bar_seconds=bar_seconds).tolist() == expected
@@ -181,7 +210,9 @@ def test_bar_ranges_count_messages_before_each_start(seconds: list[int], bar_sec
         ("ask_size", 3, [0, 40], "ask_e4 is"),
     ],
 )
-def test_bad_values_are_refused_with_their_row(book: BookHistory, field: str, row: int, value: Any, words: str) -> None:
+def test_bad_values_are_refused_with_their_row(
+    book: BookHistory, field: str, row: int, value: Any, words: str
+) -> None:
     broken = getattr(book, field).copy()
     broken[row] = value
     with pytest.raises(DataError, match=words) as error:
@@ -319,12 +350,22 @@ def test_amzn_day_reproduces_the_published_statistics(shared_data: Path) -> None
     assert (book.symbol, book.date, book.bid_e4.shape) == ("AMZN", 20120621, (155_935, 5))
     assert np.bincount(book.kind)[1:].tolist() == [77_381, 450, 66_685, 8_974, 2_445]
     data = book.bars()
-    assert data.volume is not None and data.bid is not None and data.ask is not None and data.bid_sizes is not None
+    assert (
+        data.volume is not None
+        and data.bid is not None
+        and data.ask is not None
+        and data.bid_sizes is not None
+    )
     assert data.volume.sum() == book.size[book.kind >= 4].sum()
-    assert data.bid[0, 0, -1] + data.ask[0, 0, -1] == pytest.approx((book.bid_e4[-1, 0] + book.ask_e4[-1, 0]) / 1e4)
+    assert data.bid[0, 0, -1] + data.ask[0, 0, -1] == pytest.approx(
+        (book.bid_e4[-1, 0] + book.ask_e4[-1, 0]) / 1e4
+    )
     assert data.bid_sizes.shape == (1, 1, 390, 5)
     held_ns = np.diff(book.time_ns)
-    spread_e4, mid_e4 = book.ask_e4[:-1, 0] - book.bid_e4[:-1, 0], (book.ask_e4[:-1, 0] + book.bid_e4[:-1, 0]) / 2
+    spread_e4, mid_e4 = (
+        book.ask_e4[:-1, 0] - book.bid_e4[:-1, 0],
+        (book.ask_e4[:-1, 0] + book.bid_e4[:-1, 0]) / 2,
+    )
     assert np.average(spread_e4 / 100, weights=held_ns) == pytest.approx(12.9, rel=0.01)
     assert np.average(1e4 * spread_e4 / mid_e4, weights=held_ns) == pytest.approx(5.76, rel=0.01)
 
@@ -333,11 +374,14 @@ def spread_cents_by_day(quotes: QuoteHistory) -> list[float]:
     """Time-weighted."""
     days = [quotes.date == date for date in np.unique(quotes.date)]
     spread_e4 = quotes.ask_e4 - quotes.bid_e4
-    return [float(np.average(spread_e4[d][:-1] / 100, weights=np.diff(quotes.time_ms[d]))) for d in days]
+    return [
+        float(np.average(spread_e4[d][:-1] / 100, weights=np.diff(quotes.time_ms[d]))) for d in days
+    ]
 
 
 @pytest.mark.parametrize(
-    ("symbol", "low", "high", "shares"), [("BAC", 1.01, 1.03, (60e6, 95e6)), ("IBM", 4.0, 5.7, (3.3e6, 5.21e6))]
+    ("symbol", "low", "high", "shares"),
+    [("BAC", 1.01, 1.03, (60e6, 95e6)), ("IBM", 4.0, 5.7, (3.3e6, 5.21e6))],
 )
 def test_tick_files_reproduce_the_published_statistics(
     shared_data: Path, symbol: str, low: float, high: float, shares: tuple[float, float]

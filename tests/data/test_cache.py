@@ -57,7 +57,9 @@ def refuse() -> MarketData:
     raise AssertionError("built again")
 
 
-def test_the_folder_is_the_variable_or_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_the_variable_or_the_home_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert cache_folder() == folder
     monkeypatch.delenv("SE_RL_CACHE")
     monkeypatch.setenv("HOME", "/nowhere")
@@ -100,19 +102,27 @@ def test_a_cut_entry_is_rebuilt(folder: Path, length: int) -> None:
 def test_a_well_formed_entry_of_another_kind_is_rebuilt(folder: Path) -> None:
     cached("k", market)
     (entry,) = folder.iterdir()
-    header = b'{"symbols": ["A"], "arrays": [{"name": "open", "dtype": "O", "shape": [1], "offset": 0}]}'
-    entry.write_bytes(struct.pack("<8sIQ", b"se-rl\x00md", zlib.crc32(header), len(header)) + header)
+    header = (
+        b'{"symbols": ["A"], "arrays": [{"name": "open", "dtype": "O", "shape": [1], "offset": 0}]}'
+    )
+    entry.write_bytes(
+        struct.pack("<8sIQ", b"se-rl\x00md", zlib.crc32(header), len(header)) + header
+    )
     assert_same(cached("k", market), market())
 
 
-def test_an_unwritable_folder_means_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_folder_means_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("x")
     monkeypatch.setenv("SE_RL_CACHE", str(tmp_path / "file" / "below"))
     assert_same(cached("k", market), market())
     assert (tmp_path / "file").read_text() == "x"
 
 
-def test_no_temporary_file_stays_when_writing_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_temporary_file_stays_when_writing_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(_: int) -> None:
         raise OSError("no space left")
 

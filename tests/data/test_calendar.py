@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from se_rl.data.calendar import LABELS, SessionGrid, infer_grid, session_grid
 
-KINDS = [(exchange, length, label) for exchange in ("XNYS", "XSHG") for length in (1, 5, 15) for label in LABELS]
+KINDS = [
+    (exchange, length, label)
+    for exchange in ("XNYS", "XSHG")
+    for length in (1, 5, 15)
+    for label in LABELS
+]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +50,10 @@ def test_the_opening_print_comes_before_the_first_full_minute() -> None:
 
 
 def test_time_zones_are_those_of_the_exchanges() -> None:
-    assert session_grid("XNYS").time_zone == "America/New_York" and session_grid("XSHG").time_zone == "Asia/Shanghai"
+    assert (
+        session_grid("XNYS").time_zone == "America/New_York"
+        and session_grid("XSHG").time_zone == "Asia/Shanghai"
+    )
     assert SessionGrid("continuous", 1, "start", (0, 1)).time_zone == "UTC"
 
 
@@ -65,7 +73,9 @@ def test_positions_and_minutes_are_each_other_s_inverse(kind: tuple[str, int, st
         ({"exchange": "XNYS", "label": "middle"}, "bar label 'middle' is unknown"),
     ],
 )
-def test_unknown_hours_and_labels_are_refused_in_one_line(options: dict[str, str], words: str) -> None:
+def test_unknown_hours_and_labels_are_refused_in_one_line(
+    options: dict[str, str], words: str
+) -> None:
     with pytest.raises(ValueError, match=words) as error:
         session_grid(**options)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)

@@ -77,7 +77,11 @@ def test_splits_by_share_keep_a_session_between_them(days: list[int]) -> None:
         ("us_minute_2025", (23, 8, 8), {"train": (0, 20250205), "valid": (20250206, 20250218)}),
         ("us_minute_2022", (0, 0, 5), {"test": (20220208, 20220214)}),
         ("us_minute_2026", (0, 0, 12), {"test": (20260309, 20260414)}),
-        ("cn_15min_2025", (None, None, 49), {"train": (0, 20250807), "valid": (20250808, 20251023)}),
+        (
+            "cn_15min_2025",
+            (None, None, 49),
+            {"train": (0, 20250807), "valid": (20250808, 20251023)},
+        ),
     ],
 )
 def test_the_known_sets_are_split_as_their_description_says(
@@ -90,12 +94,17 @@ def test_the_known_sets_are_split_as_their_description_says(
         assert dataset.has(split) == bool(len(splits[split]))
     for split, (first, last) in edges.items():
         assert first <= splits[split][0] and splits[split][-1] == last
-    assert np.concatenate([splits[split] for split in SPLITS]).tolist() == dataset.data.dates.tolist()
+    assert (
+        np.concatenate([splits[split] for split in SPLITS]).tolist() == dataset.data.dates.tolist()
+    )
     assert dataset.split("test").dates.tolist() == splits["test"].tolist()
 
 
 def test_models_for_a_known_set_are_fitted_on_the_known_sets_beside_it(shared_data: Path) -> None:
-    names = {"us_minute_2022": ["us_minute_2018", "us_minute_2025"], "cn_15min_2025": ["cn_15min_2025"]}
+    names = {
+        "us_minute_2022": ["us_minute_2018", "us_minute_2025"],
+        "cn_15min_2025": ["cn_15min_2025"],
+    }
     for name, fitted_on in names.items():
         dataset = load_dataset(str(shared_data / f"{name}.parquet"))
         assert [companion.name for companion in dataset.companions()] == fitted_on
@@ -109,14 +118,20 @@ def test_other_sets_are_fitted_on_themselves_where_they_have_train_days() -> Non
 
 
 @pytest.mark.parametrize(("name", "exchange"), [("csi100", "XSHG"), ("nasdaq100", "XNYS")])
-def test_a_universe_is_synthetic_until_one_is_imported(home: Path, name: str, exchange: str) -> None:
+def test_a_universe_is_synthetic_until_one_is_imported(
+    home: Path, name: str, exchange: str
+) -> None:
     made = load_dataset(name)
     assert made.path is None and made.name == name and made.data.grid.exchange == exchange
     assert made.data.provenance.synthetic and "SYNTHETIC" in made.data.provenance.label
     assert {"name": name, "kind": "SYNTHETIC", "path": "made when used"} in list_datasets()
     import_bars(market(), name)
     real = load_dataset(name)
-    assert real.path == home / f"{name}.parquet" and real.name == name and real.data.shape == (2, 10, 16)
+    assert (
+        real.path == home / f"{name}.parquet"
+        and real.name == name
+        and real.data.shape == (2, 10, 16)
+    )
     assert not real.data.provenance.synthetic and imported_names() == [name]
     assert [row["kind"] for row in list_datasets() if row["name"] == name] == ["imported"]
 
@@ -164,12 +179,16 @@ def test_unknown_names_and_paths_are_refused_in_one_line(home: Path, tmp_path: P
 
 def test_unknown_and_empty_splits_are_refused_in_one_line() -> None:
     dataset = DataSet(market(sessions=1))
-    with pytest.raises(DataError, match="split 'dev' is unknown; use one of all, train, valid, test") as error:
+    with pytest.raises(
+        DataError, match="split 'dev' is unknown; use one of all, train, valid, test"
+    ) as error:
         dataset.dates("dev")
     refusal(error)
     for split in SPLITS:
         assert not dataset.has(split)
-        with pytest.raises(DataError, match=rf"split '{split}' of toy is empty \(1 sessions in all\)") as error:
+        with pytest.raises(
+            DataError, match=rf"split '{split}' of toy is empty \(1 sessions in all\)"
+        ) as error:
             dataset.split(split)
         refusal(error)
     assert dataset.has("all") and dataset.split("all").shape == (2, 1, 16)
@@ -180,7 +199,11 @@ def test_unknown_and_empty_splits_are_refused_in_one_line() -> None:
 @pytest.mark.parametrize(
     ("name", "shape", "has"),
     [
-        ("lobster_AMZN_20120621_L5_messages", (1, 1, 390), {"volume", "amount", "bid", "ask_sizes"}),
+        (
+            "lobster_AMZN_20120621_L5_messages",
+            (1, 1, 390),
+            {"volume", "amount", "bid", "ask_sizes"},
+        ),
         ("lean_IBM_trades_20131007_10", (1, 4, 390), {"volume", "amount", "bid", "ask_sizes"}),
         ("nasdaq100_padding_first4517", (82, 11, 390), set()),
     ],
@@ -191,7 +214,11 @@ def test_books_ticks_and_wide_prices_load_and_import_like_bars(
     dataset = load_dataset(str(shared_data / f"{name}.parquet"))
     data = dataset.data
     assert data.shape == shape and dataset.path == shared_data / f"{name}.parquet"
-    assert {field for field in ("volume", "amount", "bid", "ask_sizes") if getattr(data, field) is not None} == has
+    assert {
+        field
+        for field in ("volume", "amount", "bid", "ask_sizes")
+        if getattr(data, field) is not None
+    } == has
     summary = import_bars(data, "mine")
     again = load_dataset("mine").data
     assert again.shape == shape and list(again.provenance.notes) == summary["notes"]

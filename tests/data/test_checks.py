@@ -19,7 +19,9 @@ DAYS = (20250102, 20250103, 20250106, 20250107, 20250108, 20250110, 20250113)
 def clean(*, amount: bool = False) -> pd.DataFrame:
     """Two symbols, seven days, every minute; a busy opening and a busier close."""
     rng = np.random.default_rng(3)
-    index = pd.MultiIndex.from_product([["A", "B"], DAYS, range(570, 960)], names=["symbol", "date", "minute"])
+    index = pd.MultiIndex.from_product(
+        [["A", "B"], DAYS, range(570, 960)], names=["symbol", "date", "minute"]
+    )
     rows = index.to_frame(index=False)
     close = 100 + rng.integers(-50, 50, len(rows)) / 100
     busy = np.where(rows["minute"] == 570, 5, 1) + np.where(rows["minute"] == 959, 9, 0)
@@ -33,7 +35,9 @@ def found(rows: pd.DataFrame, folder: Path, **options: object) -> dict[str, Find
     rows.to_parquet(path)
     findings = check_bars(path, ReadOptions(**options))  # type: ignore[arg-type]
     assert all("\n" not in f.example and f.mend and f.count > 0 for f in findings)
-    assert [f.severity for f in findings] == sorted((f.severity for f in findings), key="error warning info".index)
+    assert [f.severity for f in findings] == sorted(
+        (f.severity for f in findings), key="error warning info".index
+    )
     refused = any(f.severity == "error" for f in findings)
     try:
         read_bars(path, ReadOptions(**options))  # type: ignore[arg-type]
@@ -81,7 +85,10 @@ def test_order_and_duplicates_are_errors(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_one_error(tmp_path: Path) -> None:
     (finding,) = check_bars(tmp_path / "none.csv")
-    assert (finding.kind, finding.severity) == ("unreadable", "error") and "none.csv" in finding.example
+    assert (finding.kind, finding.severity) == (
+        "unreadable",
+        "error",
+    ) and "none.csv" in finding.example
     assert found(clean(), tmp_path, bar_minutes=5)["grid"].severity == "error"
 
 
@@ -126,11 +133,15 @@ def test_bars_out_of_hours_are_a_warning(tmp_path: Path) -> None:
         (5, {}, "moved by -5 minutes"),
     ],
 )
-def test_shifted_labels_are_a_warning(tmp_path: Path, shift: int, options: dict[str, object], where: str) -> None:
+def test_shifted_labels_are_a_warning(
+    tmp_path: Path, shift: int, options: dict[str, object], where: str
+) -> None:
     rows = clean().query("symbol == 'A'")
     path = tmp_path / "x.parquet"
     rows.assign(minute=rows["minute"] + shift).to_parquet(path)
-    examples = [f.example for f in check_bars(path, ReadOptions(**options)) if f.kind == "label_shift"]  # type: ignore[arg-type]
+    examples = [
+        f.example for f in check_bars(path, ReadOptions(**options)) if f.kind == "label_shift"
+    ]  # type: ignore[arg-type]
     assert any(where in example for example in examples), examples
 
 
@@ -147,7 +158,10 @@ def test_missing_minutes_and_days_and_early_closes(tmp_path: Path) -> None:
     finding = found(rows[~at(rows)], tmp_path)["missing_minutes"]
     assert (finding.severity, finding.count) == ("info", 1)
     assert (
-        found(rows[np.random.default_rng(0).random(len(rows)) < 0.7], tmp_path)["missing_minutes"].severity == "warning"
+        found(rows[np.random.default_rng(0).random(len(rows)) < 0.7], tmp_path)[
+            "missing_minutes"
+        ].severity
+        == "warning"
     )
     assert found(rows.query("date != 20250107"), tmp_path)["missing_days"].example == "20250107"
     strange = rows.assign(date=rows["date"].replace({20250110: 20250109}))
@@ -170,7 +184,9 @@ def test_an_unadjusted_split_is_a_warning(tmp_path: Path) -> None:
 
 def test_continuous_bars_are_checked_without_a_calendar(tmp_path: Path) -> None:
     index = pd.date_range("2024-01-01", periods=2000, freq="1min", name="timestamp")
-    bars = pd.DataFrame(dict.fromkeys(("open", "high", "low", "close"), 5.0), index=index).assign(volume=range(2000))
+    bars = pd.DataFrame(dict.fromkeys(("open", "high", "low", "close"), 5.0), index=index).assign(
+        volume=range(2000)
+    )
     assert set(found(bars.reset_index(), tmp_path)) == {"continuous"}
 
 

@@ -21,7 +21,9 @@ from se_rl.data.features import (
 from se_rl.data.market_data import MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 
-SMALL = synthetic_market(SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=4, sessions=5, seed=3))
+SMALL = synthetic_market(
+    SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=4, sessions=5, seed=3)
+)
 SCALES = FeatureScales.fit(SMALL)
 
 
@@ -35,12 +37,21 @@ def with_other_future(data: MarketData, day: int, bar: int, seed: int) -> Market
     level = data.close[:, :1, :1] * np.exp(rng.normal(0, 0.05, data.shape))
     changed["open"] = np.where(later, level, data.open)
     changed["close"] = np.where(later, level * np.exp(rng.normal(0, 0.01, data.shape)), data.close)
-    top, bottom = np.maximum(changed["open"], changed["close"]), np.minimum(changed["open"], changed["close"])
-    changed["high"], changed["low"] = np.where(later, top * 1.01, data.high), np.where(later, bottom * 0.99, data.low)
+    top, bottom = (
+        np.maximum(changed["open"], changed["close"]),
+        np.minimum(changed["open"], changed["close"]),
+    )
+    changed["high"], changed["low"] = (
+        np.where(later, top * 1.01, data.high),
+        np.where(later, bottom * 0.99, data.low),
+    )
     volume = rng.integers(0, 10_000, data.shape).astype(float)
     changed["volume"] = np.where(later, volume, data.volume)
     changed["amount"] = np.where(later, volume * changed["close"], data.amount)
-    changed["bid"], changed["ask"] = np.where(later, level * 0.98, data.bid), np.where(later, level * 1.02, data.ask)
+    changed["bid"], changed["ask"] = (
+        np.where(later, level * 0.98, data.bid),
+        np.where(later, level * 1.02, data.ask),
+    )
     wide = later[..., None]
     changed["bid_sizes"] = np.where(wide, 7.0, data.bid_sizes)
     changed["ask_sizes"] = np.where(wide, 3.0, data.ask_sizes)
@@ -51,7 +62,9 @@ def with_other_future(data: MarketData, day: int, bar: int, seed: int) -> Market
 @given(day=st.integers(0, 4), bar=st.integers(0, 48), seed=st.integers(0, 10_000))
 def test_no_observation_moves_when_the_future_does(day: int, bar: int, seed: int) -> None:
     honest = observation_table(SMALL, SCALES).reshape(*SMALL.shape[:2], -1, len(PUBLIC_FIELDS))
-    other = observation_table(with_other_future(SMALL, day, bar, seed), SCALES).reshape(honest.shape)
+    other = observation_table(with_other_future(SMALL, day, bar, seed), SCALES).reshape(
+        honest.shape
+    )
     np.testing.assert_array_equal(other[:, :day], honest[:, :day])
     np.testing.assert_array_equal(other[:, day, : bar + 1], honest[:, day, : bar + 1])
 
@@ -84,13 +97,22 @@ def test_returns_sigma_and_range_match_a_plain_loop() -> None:
     closes, opening = SMALL.close[symbol], SMALL.open[symbol]
     path = np.log(np.concatenate([[opening[day, 0]], closes[day]]))
     squares = np.diff(path)[:t] ** 2
-    history = np.mean([np.mean(np.diff(np.log(np.r_[opening[d, 0], closes[d]])) ** 2) for d in range(3)])
+    history = np.mean(
+        [np.mean(np.diff(np.log(np.r_[opening[d, 0], closes[d]])) ** 2) for d in range(3)]
+    )
     prior = 60 / 5
     sigma = np.sqrt((prior * history + squares.sum()) / (prior + t))
     assert known.sigma[symbol, day, t] == pytest.approx(sigma)
-    assert known.scaled_return(6)[symbol, day, t] == pytest.approx((path[t] - path[t - 6]) / (sigma * np.sqrt(6)))
-    top, bottom = np.log(SMALL.high[symbol, day, t - 4 : t].max()), np.log(SMALL.low[symbol, day, t - 4 : t].min())
-    assert known.range_position(4)[symbol, day, t] == pytest.approx(2 * (path[t] - bottom) / (top - bottom) - 1)
+    assert known.scaled_return(6)[symbol, day, t] == pytest.approx(
+        (path[t] - path[t - 6]) / (sigma * np.sqrt(6))
+    )
+    top, bottom = (
+        np.log(SMALL.high[symbol, day, t - 4 : t].max()),
+        np.log(SMALL.low[symbol, day, t - 4 : t].min()),
+    )
+    assert known.range_position(4)[symbol, day, t] == pytest.approx(
+        2 * (path[t] - bottom) / (top - bottom) - 1
+    )
     assert known.volume_known[symbol, day, t] == pytest.approx(SMALL.volume[symbol, day, :t].sum())
 
 
@@ -122,13 +144,17 @@ def test_scales_of_unknown_symbols_are_the_median_and_other_grids_are_refused() 
     scales = SCALES.of(other)
     assert scales.variance[1] == np.median(SCALES.variance)
     assert scales.variance[2] == SCALES.variance[2]
-    short = synthetic_market(SyntheticConfig(exchange="XSHG", bar_minutes=15, symbols=2, sessions=1))
+    short = synthetic_market(
+        SyntheticConfig(exchange="XSHG", bar_minutes=15, symbols=2, sessions=1)
+    )
     with pytest.raises(ValueError, match="48 bars a session, the data has 16"):
         SCALES.of(short)
 
 
 def test_data_without_volume_and_quotes_gives_zeros_there_and_nothing_else_changes() -> None:
-    bare = replace(SMALL, volume=None, amount=None, bid=None, ask=None, bid_sizes=None, ask_sizes=None)
+    bare = replace(
+        SMALL, volume=None, amount=None, bid=None, ask=None, bid_sizes=None, ask_sizes=None
+    )
     table, full = observation_table(bare, FeatureScales.fit(bare)), observation_table(SMALL, SCALES)
     position = {name: i for i, name in enumerate(PUBLIC_FIELDS)}
     for name in ("spread", "bid_size_1", "imbalance", "volume_1"):

@@ -17,17 +17,24 @@ from se_rl.data.frames import bars_from_columns, bars_from_frame, repair_rows, r
 from se_rl.data.market_data import DataError, MarketData, Provenance
 
 
-def frame(start: str = "2025-01-02 09:30", *, bars: int = 390, days: int = 1, seed: int = 0) -> pd.DataFrame:
+def frame(
+    start: str = "2025-01-02 09:30", *, bars: int = 390, days: int = 1, seed: int = 0
+) -> pd.DataFrame:
     index = pd.DatetimeIndex(
         np.concatenate(
-            [pd.date_range(pd.Timestamp(start) + pd.Timedelta(days=d), periods=bars, freq="1min") for d in range(days)]
+            [
+                pd.date_range(pd.Timestamp(start) + pd.Timedelta(days=d), periods=bars, freq="1min")
+                for d in range(days)
+            ]
         )
     )
     rng = np.random.default_rng(seed)
     close = 100 + rng.integers(-50, 50, len(index)) / 100
     low, high = close - 1, close + 1
     volume = rng.integers(1, 999, len(index))
-    return pd.DataFrame({"Open": close, "High": high, "Low": low, "Close": close, "Volume": volume}, index=index)
+    return pd.DataFrame(
+        {"Open": close, "High": high, "Low": low, "Close": close, "Volume": volume}, index=index
+    )
 
 
 def one_line(error: pytest.ExceptionInfo[DataError]) -> str:
@@ -39,7 +46,11 @@ def one_line(error: pytest.ExceptionInfo[DataError]) -> str:
 def test_a_full_day_keeps_every_number() -> None:
     source = frame()
     data = bars_from_frame(source, name="mine")
-    assert (data.symbols, data.dates.tolist(), data.grid) == (("mine",), [20250102], session_grid("XNYS"))
+    assert (data.symbols, data.dates.tolist(), data.grid) == (
+        ("mine",),
+        [20250102],
+        session_grid("XNYS"),
+    )
     np.testing.assert_array_equal(data.close[0, 0], source["Close"])
     np.testing.assert_array_equal(data.require_volume("a test")[0, 0], source["Volume"])
     assert data.traded.all() and data.provenance.notes == ()
@@ -48,15 +59,21 @@ def test_a_full_day_keeps_every_number() -> None:
 @st.composite
 def sparse_rows(draw: st.DrawFn) -> dict[tuple[int, int, int], tuple[float, float, float]]:
     """Bars by (symbol, day, bar): a subset of 2 symbols x 3 days x 16 bars, each day with a last bar, one with a first."""
-    cells = draw(st.sets(st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 15)), max_size=60))
-    cells |= {(symbol, day, 15) for symbol in (0, 1) for day in (0, 1, 2) if (symbol + day) % 2 == 0} | {(1, 1, 0)}
+    cells = draw(
+        st.sets(st.tuples(st.integers(0, 1), st.integers(0, 2), st.integers(0, 15)), max_size=60)
+    )
+    cells |= {
+        (symbol, day, 15) for symbol in (0, 1) for day in (0, 1, 2) if (symbol + day) % 2 == 0
+    } | {(1, 1, 0)}
     price = st.integers(1, 1000)
     return {cell: (draw(price) / 8, draw(price) / 8, float(draw(price))) for cell in sorted(cells)}
 
 
 @given(sparse_rows())
 @settings(max_examples=60, deadline=None)
-def test_missing_bars_are_filled_as_a_plain_loop_fills_them(rows: dict[Any, tuple[float, float, float]]) -> None:
+def test_missing_bars_are_filled_as_a_plain_loop_fills_them(
+    rows: dict[Any, tuple[float, float, float]],
+) -> None:
     grid = session_grid("XSHG", bar_minutes=15, label="end")
     code, day, bar = np.array(list(rows)).T
     opens, closes, volume = np.array(list(rows.values())).T
@@ -82,7 +99,12 @@ def test_missing_bars_are_filled_as_a_plain_loop_fills_them(rows: dict[Any, tupl
                     last = rows[s, d, b][1]
                 want = (*rows[s, d, b], True) if b in printed else (last, last, 0.0, False)
                 assert data.volume is not None
-                got = (data.open[s, d, b], data.close[s, d, b], data.volume[s, d, b], data.traded[s, d, b])
+                got = (
+                    data.open[s, d, b],
+                    data.close[s, d, b],
+                    data.volume[s, d, b],
+                    data.traded[s, d, b],
+                )
                 np.testing.assert_array_equal(got, want)
 
 
@@ -129,9 +151,11 @@ def test_other_clocks_become_exchange_time(day: str, kind: str) -> None:
     """Both sides of the change of clocks, with the exchange inferred."""
     local = frame(f"{day} 09:30")
     aware = local.tz_localize("America/New_York")
-    moved = {"aware": aware, "utc": aware.tz_convert("UTC"), "naive utc": aware.tz_convert("UTC").tz_localize(None)}[
-        kind
-    ]
+    moved = {
+        "aware": aware,
+        "utc": aware.tz_convert("UTC"),
+        "naive utc": aware.tz_convert("UTC").tz_localize(None),
+    }[kind]
     data = bars_from_frame(moved, ReadOptions(time_zone="UTC" if kind == "naive utc" else None))
     assert data.grid == session_grid("XNYS") and data.dates.tolist() == [int(day.replace("-", ""))]
     np.testing.assert_array_equal(data.close[0, 0], local["Close"])
@@ -153,7 +177,9 @@ def test_chinese_hours_are_found_from_utc() -> None:
 
 def test_a_clock_time_that_the_zone_has_twice_is_refused() -> None:
     with pytest.raises(DataError, match="America/New_York") as error:
-        bars_from_frame(frame("2025-11-02 01:00", bars=50), ReadOptions(time_zone="America/New_York"))
+        bars_from_frame(
+            frame("2025-11-02 01:00", bars=50), ReadOptions(time_zone="America/New_York")
+        )
     one_line(error)
 
 
@@ -176,7 +202,9 @@ def test_rows_of_no_exchange_are_one_session(index: pd.DatetimeIndex, bar_minute
 
 
 def long(*symbols: str, bars: int = 390, start: str = "2025-01-02 09:30") -> pd.DataFrame:
-    parts = [frame(start, bars=bars, seed=n).assign(Symbol=symbol) for n, symbol in enumerate(symbols)]
+    parts = [
+        frame(start, bars=bars, seed=n).assign(Symbol=symbol) for n, symbol in enumerate(symbols)
+    ]
     return pd.concat(parts).rename_axis("Timestamp").reset_index()
 
 
@@ -211,13 +239,35 @@ def test_sessions_that_end_early_are_left_out_only_beside_full_ones() -> None:
 @pytest.mark.parametrize(
     ("start", "bars", "days", "note"),
     [
-        ("2025-01-06 09:30", 240, 1, "no session prints outside 09:30 to 13:29: the grid has these 240 of 390 bars"),
-        ("2025-01-06 09:30", 240, 3, "no session prints outside 09:30 to 13:29: the grid has these 240 of 390 bars"),
-        ("2025-01-06 13:00", 180, 2, "no session prints outside 13:00 to 15:59: the grid has these 180 of 390 bars"),
-        ("2025-01-06 11:00", 200, 2, "no session prints outside 11:00 to 14:19: the grid has these 200 of 390 bars"),
+        (
+            "2025-01-06 09:30",
+            240,
+            1,
+            "no session prints outside 09:30 to 13:29: the grid has these 240 of 390 bars",
+        ),
+        (
+            "2025-01-06 09:30",
+            240,
+            3,
+            "no session prints outside 09:30 to 13:29: the grid has these 240 of 390 bars",
+        ),
+        (
+            "2025-01-06 13:00",
+            180,
+            2,
+            "no session prints outside 13:00 to 15:59: the grid has these 180 of 390 bars",
+        ),
+        (
+            "2025-01-06 11:00",
+            200,
+            2,
+            "no session prints outside 11:00 to 14:19: the grid has these 200 of 390 bars",
+        ),
     ],
 )
-def test_sessions_that_are_all_short_have_a_shorter_grid(start: str, bars: int, days: int, note: str) -> None:
+def test_sessions_that_are_all_short_have_a_shorter_grid(
+    start: str, bars: int, days: int, note: str
+) -> None:
     source = frame(start, bars=bars, days=days)
     data = bars_from_frame(source)
     first = int(start[11:13]) * 60 + int(start[14:])
@@ -230,8 +280,13 @@ def test_sessions_that_are_all_short_have_a_shorter_grid(start: str, bars: int, 
 def test_a_grid_is_cut_only_where_a_fifth_of_it_is_empty(first: int, last: int) -> None:
     data = bars_from_frame(frame().iloc[[first, *range(150, 200), last]])
     full = first < 78 and last >= 312
-    assert len(data.grid) == (390 if full else last - first + 1) and bool(data.provenance.notes) != full
-    assert data.traded[0, 0, [0, -1]].tolist() == ([first == 0, last == 389] if full else [True, True])
+    assert (
+        len(data.grid) == (390 if full else last - first + 1)
+        and bool(data.provenance.notes) != full
+    )
+    assert data.traded[0, 0, [0, -1]].tolist() == (
+        [first == 0, last == 389] if full else [True, True]
+    )
 
 
 def test_one_full_session_keeps_the_full_grid_for_those_that_start_late() -> None:
@@ -243,7 +298,10 @@ def test_one_full_session_keeps_the_full_grid_for_those_that_start_late() -> Non
 def test_beside_shortened_sessions_a_still_shorter_one_is_left_out() -> None:
     data = bars_from_frame(pd.concat([frame(bars=240), frame("2025-01-03 09:30", bars=100)]))
     assert data.shape == (1, 1, 240) and data.dates.tolist() == [20250102]
-    assert [note.split()[:2] for note in data.provenance.notes] == [["no", "session"], ["1", "sessions"]]
+    assert [note.split()[:2] for note in data.provenance.notes] == [
+        ["no", "session"],
+        ["1", "sessions"],
+    ]
 
 
 def test_a_morning_in_shanghai_is_cut_too() -> None:
@@ -257,9 +315,15 @@ def quoted(bids: list[float], *, day_two: list[float] | None = None) -> MarketDa
     minutes = np.tile(session_grid("XSHG", bar_minutes=15, label="end").minutes, 2)
     bid = np.array(bids + [9.0] * (16 - len(bids)) + (day_two or [9.0] * 16))
     prices: dict[str, Any] = dict.fromkeys(("open", "high", "low", "close"), np.full(32, 10.0))
-    quotes: dict[str, Any] = {"bid": bid, "ask": np.where(bid > 0, bid + 2, 0.0), "bid_size": np.arange(32.0)}
+    quotes: dict[str, Any] = {
+        "bid": bid,
+        "ask": np.where(bid > 0, bid + 2, 0.0),
+        "bid_size": np.arange(32.0),
+    }
     date = np.repeat([20250102, 20250103], 16)
-    columns = Columns(symbols=("A",), code=np.zeros(32, int), date=date, minute=minutes, **prices, **quotes)
+    columns = Columns(
+        symbols=("A",), code=np.zeros(32, int), date=date, minute=minutes, **prices, **quotes
+    )
     return bars_from_columns(columns, provenance=Provenance("q"))
 
 
@@ -268,7 +332,12 @@ def test_a_missing_quote_carries_the_last_one_and_none_comes_from_later() -> Non
     assert data.bid is not None and data.ask is not None and data.bid_sizes is not None
     np.testing.assert_array_equal(data.bid[0, 0, :5], [np.nan, 8, 8, 7, 9])
     np.testing.assert_array_equal(data.ask[0, 0, :4], [np.nan, 10, 10, 9])
-    assert data.bid_sizes.shape == (1, 2, 16, 1) and data.bid_sizes[0, 0, :4, 0].tolist() == [0, 1, 1, 3]
+    assert data.bid_sizes.shape == (1, 2, 16, 1) and data.bid_sizes[0, 0, :4, 0].tolist() == [
+        0,
+        1,
+        1,
+        3,
+    ]
     assert data.provenance.notes == (
         "1 bars without a quote carry the last one",
         "1 bars before the first quote of their session have none",
@@ -279,7 +348,11 @@ def test_a_session_without_quotes_leaves_those_of_the_others() -> None:
     data = quoted([8.0], day_two=[0.0] * 16)
     assert data.bid is not None and data.ask is not None and data.bid_sizes is not None
     assert data.bid[0, 0].tolist() == [8.0] + [9.0] * 15 and data.ask[0, 0, 0] == 10.0
-    assert np.isnan(data.bid[0, 1]).all() and np.isnan(data.ask[0, 1]).all() and not data.bid_sizes[0, 1].any()
+    assert (
+        np.isnan(data.bid[0, 1]).all()
+        and np.isnan(data.ask[0, 1]).all()
+        and not data.bid_sizes[0, 1].any()
+    )
     assert data.provenance.notes == ("1 sessions of a symbol have no quote at all",)
 
 
@@ -320,9 +393,15 @@ KINDS = (
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_defect_is_refused_in_one_line_and_repaired_on_demand(kind: str) -> None:
     source = spoilt(kind)
-    found = {k: np.flatnonzero(rows).tolist() for k, rows in row_defects(frame_columns(source)).items() if rows.any()}
+    found = {
+        k: np.flatnonzero(rows).tolist()
+        for k, rows in row_defects(frame_columns(source)).items()
+        if rows.any()
+    }
     assert found == {kind: [6 if kind in ("unsorted", "duplicate") else 5]}
-    with pytest.raises(DataError, match=r"1 .*\(row [67]\); `se-rl data import FILE --repair` mends this") as error:
+    with pytest.raises(
+        DataError, match=r"1 .*\(row [67]\); `se-rl data import FILE --repair` mends this"
+    ) as error:
         bars_from_frame(source)
     one_line(error)
     data = bars_from_frame(source, ReadOptions(repair=True))
@@ -338,7 +417,9 @@ def test_a_defect_is_refused_in_one_line_and_repaired_on_demand(kind: str) -> No
 
 @given(st.permutations(range(40)), st.lists(st.integers(0, 39), max_size=10))
 @settings(max_examples=40, deadline=None)
-def test_a_repair_of_shuffled_and_doubled_rows_gives_the_clean_rows(order: list[int], again: list[int]) -> None:
+def test_a_repair_of_shuffled_and_doubled_rows_gives_the_clean_rows(
+    order: list[int], again: list[int]
+) -> None:
     clean = frame(bars=40)
     mended = repair_rows(frame_columns(clean.iloc[[*order, *again]]))
     assert not any(rows.any() for rows in row_defects(mended).values())
@@ -358,7 +439,10 @@ def test_no_volume_is_never_invented() -> None:
         (frame().drop(columns=["High", "Low"]), "lacks the columns high, low"),
         (frame().reset_index(drop=True), "lacks the columns timestamp"),
         (frame().assign(close=1.0), "column 'close' twice"),
-        (frame().astype({"Open": object}).replace({"Open": {frame()["Open"].iloc[0]: "a\nb"}}), "'a b'"),
+        (
+            frame().astype({"Open": object}).replace({"Open": {frame()["Open"].iloc[0]: "a\nb"}}),
+            "'a b'",
+        ),
         (long("A").assign(Symbol=None), "have no symbol"),
         (long("A").assign(Timestamp="yester\nday"), "has the time 'yester day'"),
         (long("A").assign(Timestamp="01/02/2025 09:30"), "write times as"),

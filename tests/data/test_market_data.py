@@ -56,8 +56,16 @@ def refusal(error: pytest.ExceptionInfo[DataError]) -> str:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        *((name, value, f"{name} is not a positive number") for name in ("open", "close") for value in (0.0, -1.0)),
-        *((name, value, f"{name} is not a positive number") for name in ("high", "low") for value in (np.nan, np.inf)),
+        *(
+            (name, value, f"{name} is not a positive number")
+            for name in ("open", "close")
+            for value in (0.0, -1.0)
+        ),
+        *(
+            (name, value, f"{name} is not a positive number")
+            for name in ("high", "low")
+            for value in (np.nan, np.inf)
+        ),
         ("open", 99.0, "open or close lies outside [low, high]"),
         ("close", 5.0, "open or close lies outside [low, high]"),
         ("high", 5.0, "open or close lies outside [low, high]"),
@@ -68,7 +76,9 @@ def refusal(error: pytest.ExceptionInfo[DataError]) -> str:
         ("bid", 99.0, "bid is above ask"),
     ],
 )
-def test_a_bad_number_is_refused_with_its_symbol_date_and_minute(name: str, value: float, words: str) -> None:
+def test_a_bad_number_is_refused_with_its_symbol_date_and_minute(
+    name: str, value: float, words: str
+) -> None:
     with pytest.raises(DataError) as error:
         changed(name, value)
     assert refusal(error) == (
@@ -98,28 +108,53 @@ def test_missing_quotes_are_accepted() -> None:
     ("changes", "words"),
     [
         ({"close": np.ones((2, 3, 15))}, "close has shape (2, 3, 15), expected (2, 3, 16)"),
-        ({"bid_sizes": np.ones((2, 2, 16, 5))}, "bid_sizes has shape (2, 2, 16, 5), expected (2, 3, 16)"),
+        (
+            {"bid_sizes": np.ones((2, 2, 16, 5))},
+            "bid_sizes has shape (2, 2, 16, 5), expected (2, 3, 16)",
+        ),
         ({"symbols": ("A", "A")}, "a symbol appears twice"),
         ({"dates": DATES[::-1]}, "dates are not strictly increasing"),
         ({"dates": DATES[[0, 0, 1]]}, "dates are not strictly increasing"),
         ({"traded": np.zeros(SHAPE, bool)}, "toy holds no session"),
     ],
 )
-def test_what_does_not_fit_together_is_refused_in_one_line(changes: dict[str, Any], words: str) -> None:
+def test_what_does_not_fit_together_is_refused_in_one_line(
+    changes: dict[str, Any], words: str
+) -> None:
     with pytest.raises(DataError) as error:
         market(**changes)
     assert words in refusal(error)
 
 
-@given(st.sets(st.sampled_from("AB"), min_size=1), st.sets(st.sampled_from(DATES.tolist()), min_size=1))
+@given(
+    st.sets(st.sampled_from("AB"), min_size=1), st.sets(st.sampled_from(DATES.tolist()), min_size=1)
+)
 def test_a_selection_holds_the_same_numbers(symbols: set[str], dates: set[int]) -> None:
     if (symbols, dates) == ({"B"}, {20250103}):
         return  # no session: refused, as below
     data, names = market(), sorted(symbols, reverse=True)
     part = data.select(symbols=names, dates=dates)
-    rows = np.ix_(np.array([data.symbol_index(s) for s in names]), np.flatnonzero(np.isin(DATES, list(dates))))
-    assert part.symbols == tuple(names) and part.dates.tolist() == sorted(dates) and part.grid == data.grid
-    for name in ("open", "high", "low", "close", "traded", "volume", "amount", "bid", "ask", "bid_sizes", "ask_sizes"):
+    rows = np.ix_(
+        np.array([data.symbol_index(s) for s in names]), np.flatnonzero(np.isin(DATES, list(dates)))
+    )
+    assert (
+        part.symbols == tuple(names)
+        and part.dates.tolist() == sorted(dates)
+        and part.grid == data.grid
+    )
+    for name in (
+        "open",
+        "high",
+        "low",
+        "close",
+        "traded",
+        "volume",
+        "amount",
+        "bid",
+        "ask",
+        "bid_sizes",
+        "ask_sizes",
+    ):
         np.testing.assert_array_equal(getattr(part, name), getattr(data, name)[rows])
 
 
@@ -131,7 +166,11 @@ def test_consecutive_dates_are_a_view() -> None:
 def test_one_session_of_one_symbol() -> None:
     data = market()
     one = data.session("B", 20250106)
-    assert one.shape == (1, 1, 16) and one.bid_sizes is not None and one.bid_sizes.shape == (1, 1, 16, 2)
+    assert (
+        one.shape == (1, 1, 16)
+        and one.bid_sizes is not None
+        and one.bid_sizes.shape == (1, 1, 16, 2)
+    )
     np.testing.assert_array_equal(one.close[0, 0], data.close[1, 2])
 
 
@@ -143,7 +182,9 @@ def test_one_session_of_one_symbol() -> None:
         ("B", 20250103, "no session"),
     ],
 )
-def test_a_session_that_is_not_there_is_refused_in_one_line(symbol: str, date: int, words: str) -> None:
+def test_a_session_that_is_not_there_is_refused_in_one_line(
+    symbol: str, date: int, words: str
+) -> None:
     with pytest.raises(DataError) as error:
         market().session(symbol, date)
     assert words in refusal(error)
@@ -166,7 +207,9 @@ def test_the_price_is_amount_over_volume_else_the_typical_price() -> None:
     assert data.volume is not None and data.amount is not None
     silent = changed("volume", 0.0)
     assert silent.price[1, 2, 3] == typical[1, 2, 3]
-    np.testing.assert_allclose(np.delete(silent.price[1, 2], 3), np.delete(data.close[1, 2] + 0.01, 3))
+    np.testing.assert_allclose(
+        np.delete(silent.price[1, 2], 3), np.delete(data.close[1, 2] + 0.01, 3)
+    )
 
 
 def test_volume_is_never_invented() -> None:

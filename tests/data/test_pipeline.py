@@ -12,7 +12,9 @@ from se_rl.data.market_data import DataError
 from se_rl.data.pipeline import FinancialDataPipeline
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 
-DATA = synthetic_market(SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=3, sessions=20, seed=7))
+DATA = synthetic_market(
+    SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=3, sessions=20, seed=7)
+)
 
 
 def test_splits_are_in_order_and_apart() -> None:
@@ -25,7 +27,12 @@ def test_splits_are_in_order_and_apart() -> None:
         < splits["valid"].dates.max()
         < splits["test"].dates.min()
     )
-    assert prepared.features("valid").shape == (3, len(splits["valid"].dates), 49, len(PUBLIC_FIELDS))
+    assert prepared.features("valid").shape == (
+        3,
+        len(splits["valid"].dates),
+        49,
+        len(PUBLIC_FIELDS),
+    )
 
 
 def test_windows_are_torch_tensors_of_single_sessions() -> None:
@@ -46,7 +53,10 @@ def test_windows_are_torch_tensors_of_single_sessions() -> None:
 
 
 def test_named_sets_are_synthetic_and_say_so_until_imported() -> None:
-    csi, nasdaq = FinancialDataPipeline().load_csi100_data(), FinancialDataPipeline().load_nasdaq100_data()
+    csi, nasdaq = (
+        FinancialDataPipeline().load_csi100_data(),
+        FinancialDataPipeline().load_nasdaq100_data(),
+    )
     assert csi.dataset.data.shape[0] == nasdaq.dataset.data.shape[0] == 100
     assert (csi.dataset.data.shape[2], nasdaq.dataset.data.shape[2]) == (240, 390)
     assert csi.dataset.data.provenance.synthetic and nasdaq.dataset.data.provenance.synthetic

@@ -22,7 +22,9 @@ from se_rl.data.readers import ReadOptions, read_bars
 def stacked(*, seed: int = 0, days: tuple[int, ...] = (20250102, 20250103)) -> pd.DataFrame:
     """Sparse 1-minute bars of two symbols as (symbol, date, minute, *_e4, volume)."""
     rng = np.random.default_rng(seed)
-    grid = pd.MultiIndex.from_product([["000001", "600519"], days, range(570, 960)], names=["symbol", "date", "minute"])
+    grid = pd.MultiIndex.from_product(
+        [["000001", "600519"], days, range(570, 960)], names=["symbol", "date", "minute"]
+    )
     rows = grid.to_frame(index=False)
     close = rng.integers(900_000, 1_100_000, len(rows))
     prices = {"open_e4": close + 3, "high_e4": close + 9, "low_e4": close - 7, "close_e4": close}
@@ -35,7 +37,9 @@ def timestamped(rows: pd.DataFrame) -> pd.DataFrame:
     day = pd.to_datetime(rows["date"].astype(str), format="%Y%m%d")
     prices = {name: rows[f"{name}_e4"] / 1e4 for name in ("open", "high", "low", "close")}
     stamp = day + pd.to_timedelta(rows["minute"], unit="min")
-    return pd.DataFrame({"symbol": rows["symbol"], "timestamp": stamp, **prices, "volume": rows["volume"]})
+    return pd.DataFrame(
+        {"symbol": rows["symbol"], "timestamp": stamp, **prices, "volume": rows["volume"]}
+    )
 
 
 def assert_same(left: MarketData, right: MarketData) -> None:
@@ -59,18 +63,30 @@ def test_every_layout_gives_the_same_bars(tmp_path: Path) -> None:
     long = timestamped(rows)
     plain = rows.rename(columns=lambda name: name.removesuffix("_e4")).copy()
     plain[["open", "high", "low", "close"]] /= 1e4
-    split = long.assign(date=long["timestamp"].dt.strftime("%Y%m%d"), time=long["timestamp"].dt.strftime("%H:%M"))
+    split = long.assign(
+        date=long["timestamp"].dt.strftime("%Y%m%d"), time=long["timestamp"].dt.strftime("%H:%M")
+    )
     rows.to_parquet(tmp_path / "e4.parquet")
     rows.to_csv(tmp_path / "e4.csv", index=False)
     plain.to_csv(tmp_path / "plain.csv", index=False)
     long.to_parquet(tmp_path / "long.parquet")
-    long.rename(columns={"symbol": "Ticker", "timestamp": "DateTime", "open": "OPEN"}).to_csv(tmp_path / "long.csv")
+    long.rename(columns={"symbol": "Ticker", "timestamp": "DateTime", "open": "OPEN"}).to_csv(
+        tmp_path / "long.csv"
+    )
     split.drop(columns="timestamp").to_csv(tmp_path / "split.csv", index=False, sep=";")
-    long.to_csv(tmp_path / "bom.csv", index=False, encoding="utf-8-sig", date_format="%Y/%m/%d %H:%M")
-    utc = long.assign(timestamp=long["timestamp"].dt.tz_localize("America/New_York").dt.tz_convert("UTC"))
+    long.to_csv(
+        tmp_path / "bom.csv", index=False, encoding="utf-8-sig", date_format="%Y/%m/%d %H:%M"
+    )
+    utc = long.assign(
+        timestamp=long["timestamp"].dt.tz_localize("America/New_York").dt.tz_convert("UTC")
+    )
     utc.to_csv(tmp_path / "utc.csv", index=False)
-    utc.assign(timestamp=utc["timestamp"].dt.as_unit("ms").astype("int64")).to_csv(tmp_path / "epoch.csv", index=False)
-    long.assign(timestamp=long["timestamp"].dt.strftime("%Y%m%d%H%M%S000")).to_csv(tmp_path / "digits.csv", index=False)
+    utc.assign(timestamp=utc["timestamp"].dt.as_unit("ms").astype("int64")).to_csv(
+        tmp_path / "epoch.csv", index=False
+    )
+    long.assign(timestamp=long["timestamp"].dt.strftime("%Y%m%d%H%M%S000")).to_csv(
+        tmp_path / "digits.csv", index=False
+    )
     read = {path.name: read_bars(path) for path in sorted(tmp_path.iterdir())}
     assert len(read) == 10
     first = read["e4.parquet"]
@@ -88,7 +104,8 @@ def test_a_chosen_clock_counts_for_date_and_minute_too(tmp_path: Path) -> None:
     rows.to_parquet(tmp_path / "local.parquet")
     rows.assign(minute=rows["minute"] + 300).to_parquet(tmp_path / "utc.parquet")
     assert_same(
-        read_bars(tmp_path / "local.parquet"), read_bars(tmp_path / "utc.parquet", ReadOptions(time_zone="UTC"))
+        read_bars(tmp_path / "local.parquet"),
+        read_bars(tmp_path / "utc.parquet", ReadOptions(time_zone="UTC")),
     )
 
 
@@ -96,7 +113,11 @@ def test_provenance_names_the_file_and_its_content(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     timestamped(stacked()).drop(columns="symbol").iloc[:300].to_csv(path, index=False)
     data = read_bars(path, ReadOptions(adjusted=True))
-    assert (data.provenance.name, data.provenance.adjusted, data.symbols) == ("mine", True, ("mine",))
+    assert (data.provenance.name, data.provenance.adjusted, data.symbols) == (
+        "mine",
+        True,
+        ("mine",),
+    )
     assert len(data.provenance.sha256) == 64 and not data.provenance.synthetic
     assert read_bars(path, ReadOptions(symbol="AAPL")).symbols == ("AAPL",)
 
@@ -138,15 +159,27 @@ def test_metadata_settles_the_label_only_where_the_labels_leave_it_open(tmp_path
 
 
 def wide(path: Path, rows: int) -> None:
-    table = pa.table({"BBB": pa.array(range(1, rows + 1)), "AAA": pa.array(range(20_001, 20_001 + rows))})
+    table = pa.table(
+        {"BBB": pa.array(range(1, rows + 1)), "AAA": pa.array(range(20_001, 20_001 + rows))}
+    )
     pq.write_table(table.replace_schema_metadata({"price_scale": "10000"}), path)
 
 
 def test_wide_prices_become_sessions_of_390_rows(tmp_path: Path) -> None:
     wide(tmp_path / "w.parquet", 5 * 390 + 7)
     data = read_bars(tmp_path / "w.parquet")
-    assert data.symbols == ("AAA", "BBB") and data.dates.tolist() == [20160726, 20160727, 20160728, 20160729, 20160801]
-    assert data.volume is None and data.close[1, 1, 0] == 391 / 1e4 and data.open[0, 0, 0] == 20_001 / 1e4
+    assert data.symbols == ("AAA", "BBB") and data.dates.tolist() == [
+        20160726,
+        20160727,
+        20160728,
+        20160729,
+        20160801,
+    ]
+    assert (
+        data.volume is None
+        and data.close[1, 1, 0] == 391 / 1e4
+        and data.open[0, 0, 0] == 20_001 / 1e4
+    )
     assert "the last 7 rows" in data.provenance.notes[1]
     wide(tmp_path / "s.parquet", 389)
     assert "389 rows" in refusal(tmp_path / "s.parquet")
@@ -164,7 +197,9 @@ def test_two_bar_lengths_need_a_choice(tmp_path: Path) -> None:
 
 def test_bad_rows_are_refused_and_repaired(tmp_path: Path) -> None:
     rows = stacked()
-    bad = pd.concat([rows, rows.iloc[[9, 4]]], ignore_index=True).astype({"close_e4": "Int64", "minute": "Int64"})
+    bad = pd.concat([rows, rows.iloc[[9, 4]]], ignore_index=True).astype(
+        {"close_e4": "Int64", "minute": "Int64"}
+    )
     bad.loc[20, "close_e4"] = 0
     bad.loc[21, "close_e4"] = pd.NA
     bad.loc[22, "minute"] = pd.NA
@@ -200,7 +235,11 @@ def test_bad_rows_are_refused_and_repaired(tmp_path: Path) -> None:
             "column open holds string, first 'x'",
         ),
         ("noclock.csv", b"open,high,low,close\n1,1,1,1\n", "lacks the columns timestamp"),
-        ("date.csv", b"date,minute,open,high,low,close\n20251399,570,1,1,1,1\n", "without a readable time"),
+        (
+            "date.csv",
+            b"date,minute,open,high,low,close\n20251399,570,1,1,1,1\n",
+            "without a readable time",
+        ),
         ("when.csv", b"timestamp,open,high,low,close\nsoon,1,1,1,1\n", "has the time 'soon'"),
         (
             "latin.csv",
@@ -217,7 +256,9 @@ def test_what_is_no_file_of_bars_is_refused_in_one_line(
     if message:
         assert message in refusal(tmp_path / name)
     else:
-        assert "no bar of hours lies in the hours of XNYS" in refusal(tmp_path / name, ReadOptions(exchange="XNYS"))
+        assert "no bar of hours lies in the hours of XNYS" in refusal(
+            tmp_path / name, ReadOptions(exchange="XNYS")
+        )
 
 
 def test_missing_files_folders_and_cut_files_are_refused_in_one_line(tmp_path: Path) -> None:
@@ -266,9 +307,17 @@ def test_the_real_chinese_samples_hold_two_bar_lengths(shared_data: Path) -> Non
     assert "1 and 5 minutes" in refusal(path)
     assert "outside [low, high]" in refusal(path, ReadOptions(bar_minutes=1))
     minute = read_bars(path, ReadOptions(bar_minutes=1, repair=True))
-    assert (minute.shape, minute.grid.label, int(minute.traded.sum())) == ((1, 5, 241), "open+end", 1205)
+    assert (minute.shape, minute.grid.label, int(minute.traded.sum())) == (
+        (1, 5, 241),
+        "open+end",
+        1205,
+    )
     five = read_bars(path, ReadOptions(bar_minutes=5))
-    assert (five.shape, five.grid.label, int(five.traded.sum())) == ((2, 32, 48), "end", 4229 - 1205)
+    assert (five.shape, five.grid.label, int(five.traded.sum())) == (
+        (2, 32, 48),
+        "end",
+        4229 - 1205,
+    )
 
 
 def test_the_real_quotes_are_kept_where_there_are_any(shared_data: Path) -> None:
@@ -277,12 +326,19 @@ def test_the_real_quotes_are_kept_where_there_are_any(shared_data: Path) -> None
     quoted = np.isfinite(data.bid) & (data.bid <= data.ask) & (data.bid > 0)
     sessions = quoted.any(axis=2)
     assert (int(data.has_session.sum()), int(sessions.sum())) == (38, 37)
-    assert quoted[sessions].all() and np.isnan(data.bid[~sessions]).all() and (data.bid_sizes[sessions] > 0).all()
-    assert "2 sessions of a symbol have no quote at all" in data.provenance.notes  # one of them is left out as short
+    assert (
+        quoted[sessions].all()
+        and np.isnan(data.bid[~sessions]).all()
+        and (data.bid_sizes[sessions] > 0).all()
+    )
+    assert (
+        "2 sessions of a symbol have no quote at all" in data.provenance.notes
+    )  # one of them is left out as short
 
 
 @pytest.mark.parametrize(
-    "name", ["lobster_AAPL_20120621_L1_book", "lean_BAC_trades_20131007_10", "trademaster_BTC_OE_test"]
+    "name",
+    ["lobster_AAPL_20120621_L1_book", "lean_BAC_trades_20131007_10", "trademaster_BTC_OE_test"],
 )
 def test_real_files_that_hold_no_bars_are_refused(shared_data: Path, name: str) -> None:
     assert "lacks the columns" in refusal(shared_data / f"{name}.parquet")

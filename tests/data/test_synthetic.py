@@ -32,7 +32,11 @@ def martingale() -> MarketData:
 
 
 def arrays(market: MarketData) -> dict[str, bytes]:
-    return {f.name: value.tobytes() for f in fields(market) if isinstance(value := getattr(market, f.name), np.ndarray)}
+    return {
+        f.name: value.tobytes()
+        for f in fields(market)
+        if isinstance(value := getattr(market, f.name), np.ndarray)
+    }
 
 
 def minute_returns(market: MarketData, *, minutes: int = 1) -> Floats:
@@ -75,7 +79,10 @@ def test_every_market_is_sound(config: SyntheticConfig) -> None:
     assert market.volume is not None and market.bid is not None and market.ask is not None
     assert market.bid_sizes is not None and market.ask_sizes is not None
     assert market.dates[0] == 20240102
-    days = np.array([f"{d // 10000}-{d // 100 % 100:02d}-{d % 100:02d}" for d in market.dates], dtype="datetime64[D]")
+    days = np.array(
+        [f"{d // 10000}-{d // 100 % 100:02d}-{d % 100:02d}" for d in market.dates],
+        dtype="datetime64[D]",
+    )
     assert np.is_busday(days).all()
     assert market.traded[:, :, 0].all()
     assert np.array_equal(market.volume > 0, market.traded)
@@ -88,7 +95,9 @@ def test_every_market_is_sound(config: SyntheticConfig) -> None:
     assert np.all(market.ask - market.bid > 0.01 - 1e-9)
     assert np.allclose((market.ask + market.bid) / 2, market.close)
     assert market.bid_sizes.shape == market.ask_sizes.shape == (*market.shape, 1)
-    assert min(market.bid_sizes.min(), market.ask_sizes.min()) >= (1 if config.exchange == "XNYS" else 100)
+    assert min(market.bid_sizes.min(), market.ask_sizes.min()) >= (
+        1 if config.exchange == "XNYS" else 100
+    )
     assert market.provenance.label == "made up (SYNTHETIC)"
     assert (
         f"seed {config.seed}, predictable structure {'on' if config.predictable else 'off'}"
@@ -99,12 +108,21 @@ def test_every_market_is_sound(config: SyntheticConfig) -> None:
 def test_longer_bars_are_the_minute_bars_put_together() -> None:
     minutes = synthetic_market(SyntheticConfig(symbols=6, sessions=3))
     bars = synthetic_market(SyntheticConfig(symbols=6, sessions=3, bar_minutes=15))
-    assert minutes.volume is not None and bars.volume is not None and minutes.bid is not None and bars.bid is not None
+    assert (
+        minutes.volume is not None
+        and bars.volume is not None
+        and minutes.bid is not None
+        and bars.bid is not None
+    )
     grouped = minutes.volume.reshape(*bars.shape, 15)
     assert np.allclose(grouped.sum(axis=3), bars.volume)
     printed = minutes.traded.reshape(*bars.shape, 15)
-    assert np.array_equal(np.where(printed, minutes.high.reshape(printed.shape), 0.0).max(axis=3), bars.high)
-    assert np.array_equal(np.where(printed, minutes.low.reshape(printed.shape), np.inf).min(axis=3), bars.low)
+    assert np.array_equal(
+        np.where(printed, minutes.high.reshape(printed.shape), 0.0).max(axis=3), bars.high
+    )
+    assert np.array_equal(
+        np.where(printed, minutes.low.reshape(printed.shape), np.inf).min(axis=3), bars.low
+    )
     assert np.array_equal(minutes.close[:, :, 14::15], bars.close)
     assert np.allclose(minutes.bid[:, :, 14::15], bars.bid)
 
@@ -142,7 +160,12 @@ def test_the_universes_have_a_hundred_names_on_their_own_exchange() -> None:
 
 def test_us_volume_and_volatility_are_u_shaped(medium: MarketData) -> None:
     assert medium.volume is not None
-    share = (medium.volume / medium.volume.sum(axis=2, keepdims=True)).mean(axis=(0, 1)).reshape(13, 30).sum(axis=1)
+    share = (
+        (medium.volume / medium.volume.sum(axis=2, keepdims=True))
+        .mean(axis=(0, 1))
+        .reshape(13, 30)
+        .sum(axis=1)
+    )
     assert 0.12 < share[0] < 0.18 and 0.14 < share[-1] < 0.22 and 0.04 < share[5:9].max() < 0.06
     wild = np.abs(np.diff(np.log(medium.close), axis=2)).mean(axis=(0, 1))
     assert wild[:30].mean() > 2.2 * wild[180:240].mean()
@@ -169,7 +192,9 @@ def test_us_returns_have_the_size_tails_and_clustering_of_real_ones(medium: Mark
 def test_big_moves_come_with_big_volume(medium: MarketData) -> None:
     assert medium.volume is not None
     both = medium.traded[:, :, 1:]
-    size = np.log(np.abs(np.diff(np.log(medium.close), axis=2)), where=both, out=np.full(both.shape, np.nan))
+    size = np.log(
+        np.abs(np.diff(np.log(medium.close), axis=2)), where=both, out=np.full(both.shape, np.nan)
+    )
     volume = np.log(medium.volume[:, :, 1:], where=both, out=np.full(both.shape, np.nan))
     pair = [(x - np.nanmean(x, axis=1, keepdims=True))[both] for x in (size, volume)]
     assert 0.15 < np.corrcoef(pair)[0, 1] < 0.4
@@ -193,7 +218,9 @@ def test_cheap_names_are_tick_bound_and_others_a_few_bps_wide(medium: MarketData
 
 
 def test_china_has_its_own_day() -> None:
-    market = synthetic_market(SyntheticConfig(exchange="XSHG", bar_minutes=15, symbols=60, sessions=60))
+    market = synthetic_market(
+        SyntheticConfig(exchange="XSHG", bar_minutes=15, symbols=60, sessions=60)
+    )
     assert market.amount is not None
     share = 100 * (market.amount / market.amount.sum(axis=2, keepdims=True)).mean(axis=(0, 1))
     assert np.abs(share - CHINA_TURNOVER).max() < 1.0
@@ -212,7 +239,9 @@ def test_without_structure_each_minute_is_exactly_fair() -> None:
         bars = np.empty((6, 1, 1))
         move = np.array(signs) * np.linspace(0.001, 0.05, synthetic.STEPS)
         one = np.ones((1, 1))
-        synthetic._print_bars(bars, 100.0, 0.7, move[None, None], 2 * move[None, None], 30 * one, 0 * one, 1)
+        synthetic._print_bars(
+            bars, 100.0, 0.7, move[None, None], 2 * move[None, None], 30 * one, 0 * one, 1
+        )
         closes.append(bars[3, 0, 0])
         paid.append(bars[5, 0, 0] / bars[4, 0, 0])
     assert np.std(closes) > 1
@@ -224,7 +253,9 @@ def test_without_structure_each_minute_is_exactly_fair() -> None:
 def test_specific_moves_revert_only_with_the_structure_on(
     medium: MarketData, martingale: MarketData, past_minutes: int
 ) -> None:
-    on, off = (slope_t(specific(m), past_minutes=past_minutes, ahead=10) for m in (medium, martingale))
+    on, off = (
+        slope_t(specific(m), past_minutes=past_minutes, ahead=10) for m in (medium, martingale)
+    )
     assert abs(off) < 4
     assert on < -6
 

@@ -24,11 +24,15 @@ TODAY = date(2026, 3, 31)
 OHLC = ["open", "high", "low", "close"]
 
 
-def request_of(*symbols: str, start: str = "2026-03-23", end: str = "2026-03-24", bar_minutes: int = 1) -> FetchRequest:
+def request_of(
+    *symbols: str, start: str = "2026-03-23", end: str = "2026-03-24", bar_minutes: int = 1
+) -> FetchRequest:
     return FetchRequest(symbols=symbols, start=start, end=end, bar_minutes=bar_minutes)
 
 
-def fetch(vendor: str, request: FetchRequest, naps: list[float] | None = None, **options: Any) -> Fetched:
+def fetch(
+    vendor: str, request: FetchRequest, naps: list[float] | None = None, **options: Any
+) -> Fetched:
     naps = [] if naps is None else naps
     return fetch_bars(vendor, request, sleep=naps.append, today=TODAY, **options)
 
@@ -69,7 +73,9 @@ class Alpaca:
     def client(self, api_key: str, secret_key: str) -> SimpleNamespace:
         assert (api_key, secret_key) == (KEY, SECRET)
         session = SimpleNamespace(request=lambda **options: options)
-        self.opened = SimpleNamespace(_session=session, _retry=3, get_stock_bars=self.get_stock_bars)
+        self.opened = SimpleNamespace(
+            _session=session, _retry=3, get_stock_bars=self.get_stock_bars
+        )
         return self.opened
 
     def get_stock_bars(self, request: Any) -> SimpleNamespace:
@@ -77,12 +83,24 @@ class Alpaca:
         self.requests.append(request)
         rows = self.answer(request)
         if not rows:
-            return SimpleNamespace(df=pd.DataFrame())  # what BarSet.df gives for no bars: not even columns
+            return SimpleNamespace(
+                df=pd.DataFrame()
+            )  # what BarSet.df gives for no bars: not even columns
         at = pd.to_datetime([t for t, _ in rows], utc=True)
-        index = pd.MultiIndex.from_arrays([[request.symbol_or_symbols] * len(rows), at], names=["symbol", "timestamp"])
+        index = pd.MultiIndex.from_arrays(
+            [[request.symbol_or_symbols] * len(rows), at], names=["symbol", "timestamp"]
+        )
         price = np.array([p for _, p in rows])
-        columns = {"open": price, "high": price + 1, "low": price - 1, "close": price, "volume": 200.0}
-        return SimpleNamespace(df=pd.DataFrame(columns | {"trade_count": 3.0, "vwap": price + 0.25}, index=index))
+        columns = {
+            "open": price,
+            "high": price + 1,
+            "low": price - 1,
+            "close": price,
+            "volume": 200.0,
+        }
+        return SimpleNamespace(
+            df=pd.DataFrame(columns | {"trade_count": 3.0, "vwap": price + 0.25}, index=index)
+        )
 
 
 @pytest.fixture
@@ -107,22 +125,32 @@ def test_alpaca_keeps_the_regular_session_in_exchange_time(alpaca: Callable[...,
     fetched = fetch("alpaca", request_of("BRK-B"))
     assert (fetched.exchange, fetched.bar_label, fetched.adjusted) == ("XNYS", "start", False)
     assert list(fetched.frame.columns) == ["symbol", "timestamp", *OHLC, "volume", "amount"]
-    assert [str(t) for t in fetched.frame["timestamp"]] == ["2026-03-23 09:30:00-04:00", "2026-03-23 09:31:00-04:00"]
+    assert [str(t) for t in fetched.frame["timestamp"]] == [
+        "2026-03-23 09:30:00-04:00",
+        "2026-03-23 09:31:00-04:00",
+    ]
     assert list(fetched.frame["open"]) == [100.0, 101.0]
     assert list(fetched.frame["amount"]) == [100.25 * 200, 101.25 * 200]
     assert "2 bars outside the regular session left out" in fetched.notes
     (sent,) = fake.requests
     assert (sent.symbol_or_symbols, sent.timeframe, sent.adjustment) == ("BRK.B", (1, "Min"), "raw")
-    assert [t.isoformat() for t in (sent.start, sent.end)] == ["2026-03-23T09:30:00-04:00", "2026-03-24T16:00:00-04:00"]
+    assert [t.isoformat() for t in (sent.start, sent.end)] == [
+        "2026-03-23T09:30:00-04:00",
+        "2026-03-24T16:00:00-04:00",
+    ]
     assert set(fetched.frame["symbol"]) == {"BRK-B"}
 
 
-def test_alpaca_is_not_asked_for_the_minutes_a_free_plan_lacks(alpaca: Callable[..., Alpaca]) -> None:
+def test_alpaca_is_not_asked_for_the_minutes_a_free_plan_lacks(
+    alpaca: Callable[..., Alpaca],
+) -> None:
     fake = alpaca(lambda request: [])
     now = datetime.now(UTC)
     start, end = (str((now + timedelta(days=shift)).date()) for shift in (-4, 2))
     refusal("alpaca", request_of("AAPL", start=start, end=end))
-    assert fake.requests[0].start < fake.requests[0].end <= datetime.now(UTC) - timedelta(minutes=15)
+    assert (
+        fake.requests[0].start < fake.requests[0].end <= datetime.now(UTC) - timedelta(minutes=15)
+    )
 
 
 def test_a_bar_still_in_the_making_is_left_out(alpaca: Callable[..., Alpaca]) -> None:
@@ -130,13 +158,19 @@ def test_a_bar_still_in_the_making_is_left_out(alpaca: Callable[..., Alpaca]) ->
     assert len(fetch("alpaca", request_of("AAPL")).frame) == 1
 
 
-def test_requests_are_split_without_gap_or_overlap_and_progress_counts_them(alpaca: Callable[..., Alpaca]) -> None:
+def test_requests_are_split_without_gap_or_overlap_and_progress_counts_them(
+    alpaca: Callable[..., Alpaca],
+) -> None:
     fake = alpaca(lambda request: [(OPEN_UTC, 100.0)] if request.start.month == 3 else [])
     seen: list[tuple[str, int, int]] = []
     request = request_of("AAPL", "MSFT", start="2026-01-01", end="2026-03-31")
     fetch("alpaca", request, progress=lambda *step: seen.append(step))
     spans = [(r.start.date().isoformat(), r.end.date().isoformat()) for r in fake.requests[:3]]
-    assert spans == [("2026-01-01", "2026-01-30"), ("2026-01-31", "2026-03-01"), ("2026-03-02", "2026-03-31")]
+    assert spans == [
+        ("2026-01-01", "2026-01-30"),
+        ("2026-01-31", "2026-03-01"),
+        ("2026-03-02", "2026-03-31"),
+    ]
     assert seen == [("AAPL" if k <= 3 else "MSFT", k, 6) for k in range(1, 7)]
 
 
@@ -160,14 +194,25 @@ def test_symbols_that_fail_are_named_and_the_rest_is_kept(alpaca: Callable[..., 
 def test_a_symbol_with_no_usable_bar_is_named_too(alpaca: Callable[..., Alpaca]) -> None:
     at = {"AAPL": OPEN_UTC, "DARK": "2026-03-23T23:00:00Z"}
     alpaca(lambda request: [(at[request.symbol_or_symbols], 100.0)])
-    assert fetch("alpaca", request_of("AAPL", "DARK")).notes[-1] == "not fetched: DARK (no usable bars)"
+    assert (
+        fetch("alpaca", request_of("AAPL", "DARK")).notes[-1]
+        == "not fetched: DARK (no usable bars)"
+    )
     assert "1 bars outside the regular session left out" in refusal("alpaca", request_of("DARK"))
 
 
 @pytest.mark.parametrize(
-    "fault", [ConnectionError("reset"), TimeoutError(), APIError("slow down", 429), APIError("bad gateway", 502)]
+    "fault",
+    [
+        ConnectionError("reset"),
+        TimeoutError(),
+        APIError("slow down", 429),
+        APIError("bad gateway", 502),
+    ],
 )
-def test_passing_faults_are_tried_three_times(alpaca: Callable[..., Alpaca], fault: Exception) -> None:
+def test_passing_faults_are_tried_three_times(
+    alpaca: Callable[..., Alpaca], fault: Exception
+) -> None:
     def answer(request: Any) -> list[tuple[str, float]]:
         if len(fake.requests) < 3:
             raise fault
@@ -185,7 +230,9 @@ def test_an_unreachable_vendor_ends_the_fetch_at_once(alpaca: Callable[..., Alpa
         raise ConnectionError(f"no route with {SECRET}")
 
     fake, naps = alpaca(answer), list[float]()
-    assert "did not answer in 3 tries (ConnectionError)" in refusal("alpaca", request_of("MSFT", "AAPL"), naps)
+    assert "did not answer in 3 tries (ConnectionError)" in refusal(
+        "alpaca", request_of("MSFT", "AAPL"), naps
+    )
     assert len(fake.requests) == 3 and naps == [2.0, 4.0]
     fetched = fetch("alpaca", request_of("AAPL", "MSFT", "NVDA"))
     assert set(fetched.frame["symbol"]) == {"AAPL"} and len(fake.requests) == 3 + 1 + 3
@@ -216,10 +263,15 @@ def test_no_key_in_notes_or_repr(alpaca: Callable[..., Alpaca]) -> None:
 
 
 @pytest.mark.parametrize("name", ["APCA_API_KEY_ID", "APCA_API_SECRET_KEY"])
-def test_missing_keys(alpaca: Callable[..., Alpaca], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_missing_keys(
+    alpaca: Callable[..., Alpaca], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     fake = alpaca(lambda request: [])
     monkeypatch.delenv(name)
-    assert refusal("alpaca", request_of("AAPL")) == f"alpaca needs keys: set the environment variables {name}"
+    assert (
+        refusal("alpaca", request_of("AAPL"))
+        == f"alpaca needs keys: set the environment variables {name}"
+    )
     assert not fake.requests
 
 
@@ -235,7 +287,9 @@ class Baostock:
     def result(self, rows: list[list[str]]) -> SimpleNamespace:
         code = self.codes.pop(0) if self.codes else "0"
         left = iter([] if code != "0" else rows)
-        result = SimpleNamespace(error_code=code, error_msg="success" if code == "0" else "说明", fields=self.fields)
+        result = SimpleNamespace(
+            error_code=code, error_msg="success" if code == "0" else "说明", fields=self.fields
+        )
 
         def advance() -> bool:
             result.row = next(left, None)
@@ -278,9 +332,12 @@ def test_baostock_strings_become_numbers_at_end_labels(
     days = {"start_date": "2026-01-05", "end_date": "2026-02-13"}
     assert fake.calls[1] == ("sh.600519", {"frequency": "5", "adjustflag": "3", **days})
     assert fake.calls[4][0] == "sz.000001"
-    assert capsys.readouterr().out.splitlines() == [  # the library's chatter is hushed, the caller's is not
-        f"step {'SH600519' if k <= 3 else '000001'} {k} 6" for k in range(1, 7)
-    ]
+    assert (
+        capsys.readouterr().out.splitlines()
+        == [  # the library's chatter is hushed, the caller's is not
+            f"step {'SH600519' if k <= 3 else '000001'} {k} 6" for k in range(1, 7)
+        ]
+    )
 
 
 def test_baostock_codes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +357,10 @@ def test_baostock_logs_in_anew_after_a_lost_connection(monkeypatch: pytest.Monke
     fake, naps = Baostock("0", "10002004"), list[float]()
     monkeypatch.setitem(sys.modules, "baostock", fake)
     assert len(fetch("baostock", request_of("600519", bar_minutes=5), naps).frame) == 2
-    assert [call if isinstance(call, str) else "query" for call in fake.calls] == ["login", "query"] * 2 + ["logout"]
+    assert [call if isinstance(call, str) else "query" for call in fake.calls] == [
+        "login",
+        "query",
+    ] * 2 + ["logout"]
     assert naps == [2.0]
 
 
@@ -326,7 +386,9 @@ class Yfinance:
             assert self.config.debug.hide_exceptions is False
             if self.fault:
                 raise self.fault
-            at = pd.DatetimeIndex([f"{options['start']} 09:30", f"{options['start']} 16:00"], tz="America/New_York")
+            at = pd.DatetimeIndex(
+                [f"{options['start']} 09:30", f"{options['start']} 16:00"], tz="America/New_York"
+            )
             price = {name: [100.0, 100.0] for name in ("Open", "High", "Low", "Close", "Adj Close")}
             return pd.DataFrame(price | {"Volume": [500, 0]}, index=at.rename("Datetime"))
 
@@ -345,13 +407,19 @@ def test_yfinance_asks_seven_days_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     assert fake.calls[0][1]["auto_adjust"] is False
     assert (fetched.exchange, fetched.bar_label, fetched.adjusted) == ("XNYS", "start", False)
     assert list(fetched.frame.columns) == ["symbol", "timestamp", *OHLC, "volume"]
-    assert [str(t) for t in fetched.frame["timestamp"]] == ["2026-03-17 09:30:00-04:00", "2026-03-24 09:30:00-04:00"]
+    assert [str(t) for t in fetched.frame["timestamp"]] == [
+        "2026-03-17 09:30:00-04:00",
+        "2026-03-24 09:30:00-04:00",
+    ]
     assert "2 bars outside the regular session left out" in fetched.notes
     assert fake.config.debug.hide_exceptions is True
 
 
 def test_yfinance_faults(monkeypatch: pytest.MonkeyPatch) -> None:
-    empty, limited = Yfinance(YFPricesMissingError("gone")), Yfinance(YFRateLimitError("Too Many Requests"))
+    empty, limited = (
+        Yfinance(YFPricesMissingError("gone")),
+        Yfinance(YFRateLimitError("Too Many Requests")),
+    )
     monkeypatch.setitem(sys.modules, "yfinance", empty)
     assert "gave no 1-minute bars from 2026-03-23 to 2026-03-24: AAPL (no bars)" in refusal(
         "yfinance", request_of("AAPL")
@@ -365,8 +433,12 @@ def test_yfinance_faults(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_yfinance_keeps_only_recent_days(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = Yfinance()
     monkeypatch.setitem(sys.modules, "yfinance", fake)
-    assert refusal("yfinance", request_of("AAPL", start="2026-03-01")).endswith("use start 2026-03-02 or later")
-    assert refusal("yfinance", request_of("AAPL", start="2026-01-30", bar_minutes=5)).endswith("2026-01-31 or later")
+    assert refusal("yfinance", request_of("AAPL", start="2026-03-01")).endswith(
+        "use start 2026-03-02 or later"
+    )
+    assert refusal("yfinance", request_of("AAPL", start="2026-01-30", bar_minutes=5)).endswith(
+        "2026-01-31 or later"
+    )
     assert not fake.calls
     assert len(fetch("yfinance", request_of("AAPL", start="2026-01-31", bar_minutes=15)).frame) == 1
 
@@ -386,14 +458,32 @@ class Akshare:
 
 
 def akshare_frame(rows: list[tuple[str, float, float, float, float, float, float]]) -> pd.DataFrame:
-    return pd.DataFrame(rows, columns=["时间", "开盘", "收盘", "最高", "最低", "成交量", "成交额"]).assign(均价=0.0)
+    return pd.DataFrame(
+        rows, columns=["时间", "开盘", "收盘", "最高", "最低", "成交量", "成交额"]
+    ).assign(均价=0.0)
 
 
 def test_akshare_lots_and_zero_opens(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
-        ("2026-03-23 09:30:00", 0.0, 100.0, 100.0, 100.0, 3.0, 30_000.0),  # nothing before it: its own close
+        (
+            "2026-03-23 09:30:00",
+            0.0,
+            100.0,
+            100.0,
+            100.0,
+            3.0,
+            30_000.0,
+        ),  # nothing before it: its own close
         ("2026-03-23 09:31:00", 0.0, 101.0, 102.0, 99.0, 2.0, 20_200.0),  # the previous close
-        ("2026-03-23 09:32:00", 0.0, 104.0, 105.0, 103.0, 1.0, 10_400.0),  # the previous close is under the low
+        (
+            "2026-03-23 09:32:00",
+            0.0,
+            104.0,
+            105.0,
+            103.0,
+            1.0,
+            10_400.0,
+        ),  # the previous close is under the low
         ("2026-03-23 09:33:00", 104.0, 104.0, 104.0, 104.0, 0.0, 0.0),
         ("2026-03-23 09:34:00", 104.0, np.nan, 104.0, 104.0, 1.0, 10_400.0),
     ]
@@ -411,19 +501,31 @@ def test_akshare_lots_and_zero_opens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_akshare_volume_in_shares_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = Akshare(akshare_frame([("2026-03-23 09:35:00", 50.0, 50.0, 50.0, 50.0, 700.0, 35_000.0)]))
+    fake = Akshare(
+        akshare_frame([("2026-03-23 09:35:00", 50.0, 50.0, 50.0, 50.0, 700.0, 35_000.0)])
+    )
     monkeypatch.setitem(sys.modules, "akshare", fake)
     fetched = fetch("akshare", request_of("688981", bar_minutes=5))
     assert (list(fetched.frame["volume"]), fetched.bar_label) == ([700.0], "end")
 
 
 @pytest.mark.parametrize(
-    "fault", [TypeError("'NoneType' object is not subscriptable"), ValueError("Length mismatch"), KeyError("data")]
+    "fault",
+    [
+        TypeError("'NoneType' object is not subscriptable"),
+        ValueError("Length mismatch"),
+        KeyError("data"),
+    ],
 )
-def test_akshare_faults_that_mean_nothing_there(monkeypatch: pytest.MonkeyPatch, fault: Exception) -> None:
+def test_akshare_faults_that_mean_nothing_there(
+    monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
     monkeypatch.setitem(sys.modules, "akshare", Akshare(fault))
     message = refusal("akshare", request_of("600519"))
-    assert "600519 (no bars); check symbols and dates (1-minute bars reach back 5 trading days" in message
+    assert (
+        "600519 (no bars); check symbols and dates (1-minute bars reach back 5 trading days"
+        in message
+    )
 
 
 def test_akshare_tries_again_where_the_answer_is_no_json(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,19 +541,33 @@ def test_akshare_on_real_bars(monkeypatch: pytest.MonkeyPatch, shared_data: Path
     at = pd.to_datetime(real["date"].astype(str)) + pd.to_timedelta(real["minute"], unit="min")
     price = {name: real[f"{name}_e4"] / 1e4 for name in OHLC}
     filled = real["open_e4"].eq(real["close_e4"].shift())
-    frame = pd.DataFrame({"时间": at.astype(str), "开盘": price["open"].mask(filled, 0.0), "收盘": price["close"]})
-    frame = frame.assign(最高=price["high"], 最低=price["low"], 成交量=real["volume"] // 100, 成交额=real["amount"])
+    frame = pd.DataFrame(
+        {"时间": at.astype(str), "开盘": price["open"].mask(filled, 0.0), "收盘": price["close"]}
+    )
+    frame = frame.assign(
+        最高=price["high"], 最低=price["low"], 成交量=real["volume"] // 100, 成交额=real["amount"]
+    )
     monkeypatch.setitem(sys.modules, "akshare", Akshare(frame))
     fetched = fetch("akshare", request_of("600519", end="2026-03-27"))
     assert len(fetched.frame) == 1205 == 5 * len(session_grid("XSHG", label="open+end"))
-    assert f"{int(filled.sum())} zero opens replaced by the previous close, held within low and high" in fetched.notes
+    assert (
+        f"{int(filled.sum())} zero opens replaced by the previous close, held within low and high"
+        in fetched.notes
+    )
     np.testing.assert_array_equal(fetched.frame["volume"], real["volume"])
-    assert fetched.frame["open"].between(fetched.frame["low"], fetched.frame["high"])[filled.to_numpy()].all()
+    assert (
+        fetched.frame["open"]
+        .between(fetched.frame["low"], fetched.frame["high"])[filled.to_numpy()]
+        .all()
+    )
 
 
 def test_repeated_and_foreign_days_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     days = ["2026-03-23", "2026-03-23", "2026-03-22", "2026-03-25"]
-    rows = [(f"{day} 09:31:00", 10.0, 10.0, 10.0, 10.0, k + 1.0, 1000.0 * (k + 1)) for k, day in enumerate(days)]
+    rows = [
+        (f"{day} 09:31:00", 10.0, 10.0, 10.0, 10.0, k + 1.0, 1000.0 * (k + 1))
+        for k, day in enumerate(days)
+    ]
     monkeypatch.setitem(sys.modules, "akshare", Akshare(akshare_frame(rows)))
     fetched = fetch("akshare", request_of("600519"))
     assert list(fetched.frame["volume"]) == [200.0]
@@ -467,7 +583,9 @@ def test_an_amount_that_is_missing_somewhere_is_left_out(monkeypatch: pytest.Mon
 
 
 def test_a_library_with_other_columns_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "akshare", Akshare(pd.DataFrame({"time": ["2026-03-23 09:31:00"]})))
+    monkeypatch.setitem(
+        sys.modules, "akshare", Akshare(pd.DataFrame({"time": ["2026-03-23 09:31:00"]}))
+    )
     assert "600519 (from 2026-03-23 on, KeyError: " in refusal("akshare", request_of("600519"))
 
 
@@ -475,7 +593,9 @@ def test_a_library_with_other_columns_is_one_line(monkeypatch: pytest.MonkeyPatc
 def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, vendor: str) -> None:
     monkeypatch.setitem(sys.modules, vendor, None)
     request = request_of("600519" if vendor in ("baostock", "akshare") else "AAPL", bar_minutes=5)
-    assert refusal(vendor, request).startswith(f'{vendor} needs the extra: pip install "se-rl[vendors]"')
+    assert refusal(vendor, request).startswith(
+        f'{vendor} needs the extra: pip install "se-rl[vendors]"'
+    )
 
 
 @pytest.mark.parametrize(
@@ -488,7 +608,10 @@ def test_a_missing_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch, v
         ("baostock", "AAPL"),
         ("baostock", "60051"),
         ("baostock", "830799"),  # Beijing
-        ("akshare", "sh.000001"),  # the Shanghai index, which akshare would take for a Shenzhen share
+        (
+            "akshare",
+            "sh.000001",
+        ),  # the Shanghai index, which akshare would take for a Shenzhen share
         ("akshare", "AAPL"),
     ],
 )
@@ -508,9 +631,13 @@ def test_forms_of_one_chinese_symbol(monkeypatch: pytest.MonkeyPatch, symbol: st
 def test_unknown_vendor_and_bar_length() -> None:
     unknown = "vendor 'bloomberg' is unknown; use one of alpaca, baostock, yfinance, akshare"
     assert refusal("bloomberg", request_of("AAPL")) == unknown
-    assert refusal("baostock", request_of("600519")) == "baostock has no 1-minute bars; use bar_minutes 5, 15"
     assert (
-        refusal("alpaca", request_of("AAPL", bar_minutes=7)) == "alpaca has no 7-minute bars; use bar_minutes 1, 5, 15"
+        refusal("baostock", request_of("600519"))
+        == "baostock has no 1-minute bars; use bar_minutes 5, 15"
+    )
+    assert (
+        refusal("alpaca", request_of("AAPL", bar_minutes=7))
+        == "alpaca has no 7-minute bars; use bar_minutes 1, 5, 15"
     )
 
 
@@ -527,7 +654,9 @@ def test_unknown_vendor_and_bar_length() -> None:
 )
 def test_a_request_is_checked_when_made(options: dict[str, Any], part: str) -> None:
     with pytest.raises(DataError, match=part):
-        FetchRequest(**({"symbols": ("AAPL",), "start": "2026-03-23", "end": "2026-03-24"} | options))
+        FetchRequest(
+            **({"symbols": ("AAPL",), "start": "2026-03-23", "end": "2026-03-24"} | options)
+        )
 
 
 def test_importing_the_module_is_cheap() -> None:

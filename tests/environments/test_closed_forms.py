@@ -47,7 +47,9 @@ def test_almgren_chriss_is_the_quadratic_programme(urgency: float) -> None:
     gradient = -2.0 * world.risk * world.tau * lower.T @ np.ones(world.horizon)
     trades = best_trades(risk_hessian(world), gradient, 1.0)
     np.testing.assert_allclose(-np.diff(world.trajectory()), trades, atol=1e-10)
-    by_hand = np.sum(trades**2) / world.tau + world.risk * world.tau * np.sum((1.0 - np.cumsum(trades)) ** 2)
+    by_hand = np.sum(trades**2) / world.tau + world.risk * world.tau * np.sum(
+        (1.0 - np.cumsum(trades)) ** 2
+    )
     assert world.optimum() == pytest.approx(by_hand, rel=1e-10)
     assert world.cost_of(ratios_of(trades)).mean == pytest.approx(by_hand, rel=1e-10)
 
@@ -64,12 +66,16 @@ def test_obizhaeva_wang_is_the_quadratic_programme(decay: float, intervals: int)
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 58), st.floats(0.05, 1.0), st.floats(0.0, 0.3))
-def test_obizhaeva_wangs_rule_is_best_from_any_state(gone: int, inventory: float, impact: float) -> None:
+def test_obizhaeva_wangs_rule_is_best_from_any_state(
+    gone: int, inventory: float, impact: float
+) -> None:
     world = ObizhaevaWang()
     world.reset(Draws(np.zeros((1, 0))))
     world.step_index, world.inventory, world.state = gone, np.array([inventory]), np.array([impact])
     step = np.arange(world.steps_left)
-    trades = best_trades(world.keep ** np.abs(step[:, None] - step), impact * world.keep**step, inventory)
+    trades = best_trades(
+        world.keep ** np.abs(step[:, None] - step), impact * world.keep**step, inventory
+    )
     assert world.optimal_ratio()[0] * inventory == pytest.approx(trades[0], abs=1e-9)
 
 
@@ -89,9 +95,13 @@ def test_obizhaeva_wangs_rule_is_best_from_any_state(gone: int, inventory: float
     ids=lambda value: value.name if isinstance(value, ClosedForm) else None,
 )
 def test_equal_slices_cost_as_much_more_as_is_known(world: ClosedForm, excess: float) -> None:
-    assert world.twap_cost() / world.optimum() - 1.0 == pytest.approx(excess, abs=0.0055 if excess > 0.12 else 0.0006)
+    assert world.twap_cost() / world.optimum() - 1.0 == pytest.approx(
+        excess, abs=0.0055 if excess > 0.12 else 0.0006
+    )
     measured = world.cost_of(twap_ratios(world))
-    assert measured.mean == pytest.approx(world.twap_cost(), abs=4.0 * measured.standard_error + 1e-12)
+    assert measured.mean == pytest.approx(
+        world.twap_cost(), abs=4.0 * measured.standard_error + 1e-12
+    )
 
 
 def test_bertsimas_los_optimum_is_what_its_rule_pays_with_all_noise_in() -> None:

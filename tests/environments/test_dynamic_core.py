@@ -27,8 +27,8 @@ from se_rl.environments.market_pool import PARALLEL_MARKETS
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.task import Orders, order_pairs
 from se_rl.environments.twin import twin_error
-from se_rl.market.ladder import CASH, SHARES
 from se_rl.market.participants import AGENT_SLOT, FIRST_AGENT
+from se_rl.market.price_levels import CASH, SHARES
 from se_rl.market.profile import MarketProfile
 
 DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=4, seed=5))
@@ -67,9 +67,15 @@ def twap(n: int, horizon: int) -> np.ndarray:
     return np.tile(1.0 / (horizon - np.arange(horizon)), (n, 1))
 
 
-def run(core: DynamicCore, parents: Orders, ratios: np.ndarray, limits=None, *, seeds=None) -> dict[str, np.ndarray]:
+def run(
+    core: DynamicCore, parents: Orders, ratios: np.ndarray, limits=None, *, seeds=None
+) -> dict[str, np.ndarray]:
     """Every step's observation and reward; `limits` turns the core into limit prices."""
-    kept: dict[str, list] = {"observation": [core.reset(parents, seeds=seeds).copy()], "reward": [], "shares": []}
+    kept: dict[str, list] = {
+        "observation": [core.reset(parents, seeds=seeds).copy()],
+        "reward": [],
+        "shares": [],
+    }
     while not core.done:
         core.step(ratios[:, core.step_index], None if limits is None else limits(core))
         kept["observation"].append(core.observation.copy())
@@ -80,7 +86,9 @@ def run(core: DynamicCore, parents: Orders, ratios: np.ndarray, limits=None, *, 
 
 def accounts(core: DynamicCore) -> tuple[np.ndarray, np.ndarray]:
     """Shares and cash of our accounts in the books, one row per order."""
-    own = core.markets.books.book.owners[: len(core.orders) // core.agents, FIRST_AGENT : FIRST_AGENT + core.agents]
+    own = core.markets.books.book.owners[
+        : len(core.orders) // core.agents, FIRST_AGENT : FIRST_AGENT + core.agents
+    ]
     return own[..., SHARES].ravel(), own[..., CASH].ravel()
 
 
@@ -116,10 +124,17 @@ def test_slices_follow_the_schedule_to_half_a_lot(free: DynamicCore) -> None:
 def test_rewards_sum_to_the_gain_over_twap() -> None:
     core = DynamicCore(fee_bps=3.0)
     n, horizon = 16, 10
-    out = run(core, orders(n, horizon), np.random.default_rng(0).random((n, horizon)) * 0.3, seeds=np.arange(n))
+    out = run(
+        core,
+        orders(n, horizon),
+        np.random.default_rng(0).random((n, horizon)) * 0.3,
+        seeds=np.arange(n),
+    )
     record, marks = core.record(), core.benchmarks()
     twap_net = marks.twap * (1 - core.orders.side * 3e-4)
-    own, plain = (price_advantage(p, marks.arrival, core.orders.side) for p in (record.net_price, twap_net))
+    own, plain = (
+        price_advantage(p, marks.arrival, core.orders.side) for p in (record.net_price, twap_net)
+    )
     np.testing.assert_allclose(out["reward"].sum(axis=0), own - plain, atol=1e-9)
 
 
@@ -129,7 +144,9 @@ def test_larger_orders_cost_more_on_the_same_seeds() -> None:
     for participation in (0.02, 0.1, 0.3, 0.6):
         core = DynamicCore(participation=participation)
         record = core.execute(orders(n, horizon), twap(n, horizon), seeds=np.arange(n) // 2)
-        costs.append(-price_advantage(record.net_price, core.benchmarks().arrival, core.orders.side).mean())
+        costs.append(
+            -price_advantage(record.net_price, core.benchmarks().arrival, core.orders.side).mean()
+        )
     assert (np.diff(costs) > 0).all() and costs[0] > 0
 
 
@@ -203,7 +220,9 @@ def test_threads_do_not_matter(free: DynamicCore) -> None:
     try:
         for count in {1, threads}:
             numba.set_num_threads(count)
-            results.append(run(free, orders(n, horizon), twap(n, horizon), seeds=np.arange(n))["observation"])
+            results.append(
+                run(free, orders(n, horizon), twap(n, horizon), seeds=np.arange(n))["observation"]
+            )
     finally:
         numba.set_num_threads(threads)
     np.testing.assert_array_equal(results[0], results[-1])
@@ -228,7 +247,9 @@ def test_an_empty_book_voids_the_order() -> None:
     assert 0 < core.broken.sum() < n
     np.testing.assert_array_equal(np.isnan(core.record().net_price), core.broken)
     assert np.isfinite(out["reward"]).all() and np.isfinite(out["observation"]).all()
-    hopeless = replace(FRAGILE, noise_market_rate=5.0, noise_limit_rate=0.002, noise_cancel_rate=0.2)
+    hopeless = replace(
+        FRAGILE, noise_market_rate=5.0, noise_limit_rate=0.002, noise_cancel_rate=0.2
+    )
     with pytest.raises(DataError, match="broke while warming up"):
         DynamicCore(profile=hopeless)
 
@@ -269,18 +290,29 @@ def test_wrong_calls_are_refused(free: DynamicCore) -> None:
 def as_a_seller(core: DynamicCore) -> np.ndarray:
     """The observation with a buyer's view turned back."""
     seen = core.observation.copy()
-    seen[:, :-2] = np.where(core.orders.side[:, None] > 0, seen[:, :-2], seen[:, TURNED_FIELD] * TURNED_SIGN)
+    seen[:, :-2] = np.where(
+        core.orders.side[:, None] > 0, seen[:, :-2], seen[:, TURNED_FIELD] * TURNED_SIGN
+    )
     return seen
 
 
 def test_a_buyer_sees_the_market_upside_down(free: DynamicCore) -> None:
     zeros = np.zeros(2, np.int64)
-    free.reset(Orders(zeros, zeros, np.array([1, -1], np.int8), np.full(2, 1e4), 10), seeds=np.zeros(2, np.int64))
+    free.reset(
+        Orders(zeros, zeros, np.array([1, -1], np.int8), np.full(2, 1e4), 10),
+        seeds=np.zeros(2, np.int64),
+    )
     sell, buy = free.observation
     for name in ("return_5", "return_since_open", "imbalance", "range_position"):
         assert buy[FIELD[name]] == -sell[FIELD[name]] != 0, name
-    assert buy[FIELD["best_bid"]] == -sell[FIELD["best_ask"]] and buy[FIELD["bid_size_2"]] == sell[FIELD["ask_size_2"]]
-    assert buy[FIELD["spread"]] == sell[FIELD["spread"]] and buy[FIELD["volatility"]] == sell[FIELD["volatility"]]
+    assert (
+        buy[FIELD["best_bid"]] == -sell[FIELD["best_ask"]]
+        and buy[FIELD["bid_size_2"]] == sell[FIELD["ask_size_2"]]
+    )
+    assert (
+        buy[FIELD["spread"]] == sell[FIELD["spread"]]
+        and buy[FIELD["volatility"]] == sell[FIELD["volatility"]]
+    )
 
 
 def test_observation_shows_the_simulated_book(free: DynamicCore) -> None:
@@ -290,11 +322,17 @@ def test_observation_shows_the_simulated_book(free: DynamicCore) -> None:
     seen, depth = as_a_seller(free), free.markets.books.depth(5)
     sizes = depth[..., 1].reshape(6, 10)
     usual = free.pool.usual_best_lots
-    np.testing.assert_allclose(seen[:, 3:13], np.log((sizes + 1) / (usual + 1)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        seen[:, 3:13], np.log((sizes + 1) / (usual + 1)), rtol=1e-5, atol=1e-6
+    )
     bids, asks = sizes[:, :5].sum(axis=1), sizes[:, 5:].sum(axis=1)
-    np.testing.assert_allclose(seen[:, FIELD["imbalance"]], (bids - asks) / (bids + asks), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(
+        seen[:, FIELD["imbalance"]], (bids - asks) / (bids + asks), rtol=1e-5, atol=1e-7
+    )
     move = np.log(free.mid_after / free.mid_before) / np.sqrt(free._view._squared / (60 + 3))
-    np.testing.assert_allclose(seen[:, FIELD["return_1"]], np.clip(move, -CLIP, CLIP), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        seen[:, FIELD["return_1"]], np.clip(move, -CLIP, CLIP), rtol=1e-4, atol=1e-5
+    )
     np.testing.assert_allclose(seen[:, FIELD["time_left"]], 0.7)
     np.testing.assert_allclose(seen[:, FIELD["inventory_left"]], free.remaining / 10_000.0)
 
@@ -305,7 +343,9 @@ def test_a_twin_starts_where_the_static_world_is(twin: DynamicCore) -> None:
     seen = as_a_seller(twin)
     table = observation_table(DATA, FeatureScales.fit(DATA))[parents.row, parents.start]
     for name in ("volatility", "time_of_day"):
-        np.testing.assert_allclose(seen[:, FIELD[name]], table[:, FIELD[name]], atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            seen[:, FIELD[name]], table[:, FIELD[name]], atol=1e-5, err_msg=name
+        )
     for name in ("return_15", "return_60", "return_since_open", "volume_5", "specific_return_60"):
         assert np.corrcoef(seen[:, FIELD[name]], table[:, FIELD[name]])[0, 1] > 0.6, name
 
@@ -313,7 +353,9 @@ def test_a_twin_starts_where_the_static_world_is(twin: DynamicCore) -> None:
 def changed_after(data: MarketData, bar: int) -> MarketData:
     """The same sessions with another future: prices and volume from `bar` on are doubled."""
     factor = np.where(np.arange(len(data.grid)) >= bar, 2.0, 1.0)
-    changed = {name: getattr(data, name) * factor for name in ("open", "high", "low", "close", "volume")}
+    changed = {
+        name: getattr(data, name) * factor for name in ("open", "high", "low", "close", "volume")
+    }
     return replace(data, **changed, amount=None, bid=None, ask=None, bid_sizes=None, ask_sizes=None)
 
 
@@ -324,7 +366,9 @@ def test_a_twin_knows_nothing_of_the_future() -> None:
     seen = []
     for data in (day, changed_after(day, 110)):
         core = DynamicCore(data, scales=scales)
-        seen.append(run(core, parents, twap(len(parents), 30), seeds=np.arange(len(parents)))["observation"])
+        seen.append(
+            run(core, parents, twap(len(parents), 30), seeds=np.arange(len(parents)))["observation"]
+        )
     np.testing.assert_array_equal(seen[0][:11, :, :-2], seen[1][:11, :, :-2])
     assert not np.array_equal(seen[0][11, :, :-2], seen[1][11, :, :-2])
 
@@ -342,7 +386,9 @@ def test_a_twin_tracks_its_session(twin: DynamicCore) -> None:
 def test_a_twin_of_real_sessions_tracks_them(shared_data) -> None:
     data = read_bars(shared_data / "us_minute_2025.parquet")
     data = data.select(symbols=data.symbols[:4], dates=data.dates[:6])
-    error = twin_error(DynamicCore(data), order_pairs(data, None).take(np.arange(24)), seeds=np.arange(24))
+    error = twin_error(
+        DynamicCore(data), order_pairs(data, None).take(np.arange(24)), seeds=np.arange(24)
+    )
     assert error.broken == 0
     assert error.rms_bps < 60.0
     assert error.volume_correlation > 0.3
@@ -354,12 +400,17 @@ def test_a_twin_takes_its_symbols_spread_and_depth() -> None:
     for spread_bps, size in ((10.0, 1.0), (40.0, 20.0)):
         half = data.close * spread_bps / 2e4
         sizes = np.full((*data.shape, 1), size * data.volume.mean() / 10)
-        quoted = replace(data, bid=data.close - half, ask=data.close + half, bid_sizes=sizes, ask_sizes=sizes)
+        quoted = replace(
+            data, bid=data.close - half, ask=data.close + half, bid_sizes=sizes, ask_sizes=sizes
+        )
         core, pairs = DynamicCore(quoted), order_pairs(quoted, 30)
         core.reset(pairs, seeds=np.arange(len(pairs)))
         bars = core.run_without_orders()
         spread = ((bars["ask"] - bars["bid"]) * core.script.tick * 1e4)[10:]
-        found[spread_bps] = float(np.median(spread)), float(core.markets.books.depth(1)[:, :, 0, 1].mean())
+        found[spread_bps] = (
+            float(np.median(spread)),
+            float(core.markets.books.depth(1)[:, :, 0, 1].mean()),
+        )
     assert found[10.0][0] == pytest.approx(10.0, rel=0.35)
     assert found[40.0][0] == pytest.approx(40.0, rel=0.35)
     assert found[40.0][1] > 2 * found[10.0][1]

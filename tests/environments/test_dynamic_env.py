@@ -25,7 +25,13 @@ def ohlcv(rows: int, freq: str) -> pd.DataFrame:
     close = 100 * np.exp(np.cumsum(rng.normal(0, 1e-3, rows)))
     opening = np.r_[100, close[:-1]]
     high, low = np.maximum(opening, close) * 1.0005, np.minimum(opening, close) * 0.9995
-    frame = {"open": opening, "high": high, "low": low, "close": close, "volume": rng.integers(100, 1000, rows)}
+    frame = {
+        "open": opening,
+        "high": high,
+        "low": low,
+        "close": close,
+        "volume": rng.integers(100, 1000, rows),
+    }
     return pd.DataFrame(frame, index=pd.date_range("2024-03-04 09:30", periods=rows, freq=freq))
 
 
@@ -86,13 +92,19 @@ def test_arrival_is_the_sessions_price_or_one_hundred() -> None:
 def test_void_episodes_are_counted_and_score_nothing() -> None:
     config = ExecutionEnvConfig(total_time=20, participation=1.0, transaction_cost=0.0)
     deep = MarketProfile(
-        noise_market_rate=1.0, noise_limit_rate=0.02, maker_half_spread=1.0, news_volatility=0.9, collar=5
+        noise_market_rate=1.0,
+        noise_limit_rate=0.02,
+        maker_half_spread=1.0,
+        news_volatility=0.9,
+        collar=5,
     )
     env = DynamicEnvironment(None, config, profile=deep)
     reward, info = finish(env, seed=0, ratio=0.0)
     assert info["broken"] is True and np.isnan(info["PA"]) and info["AFI"] == 1.0
     core = env.core
-    completed_at_mid = 1e4 * core.orders.side * (core.mid_after - core.benchmarks().twap) / core.arrival
+    completed_at_mid = (
+        1e4 * core.orders.side * (core.mid_after - core.benchmarks().twap) / core.arrival
+    )
     assert reward < completed_at_mid[0] - 10.0
     finish(env, seed=1)
     metrics = env.get_metrics()
@@ -110,7 +122,9 @@ def test_bad_actions_and_steps_after_the_end_are_refused() -> None:
 
 
 def test_passive_orders_at_the_touch_cost_less_than_market_orders() -> None:
-    config = ExecutionEnvConfig(total_time=30, transaction_cost=0.0, action="ratio_and_price", participation=0.02)
+    config = ExecutionEnvConfig(
+        total_time=30, transaction_cost=0.0, action="ratio_and_price", participation=0.02
+    )
     costs = {}
     for name, distance in (("market", -1.0), ("touch", 0.0)):
         env = DynamicVectorEnv(None, config, num_envs=64)
@@ -124,14 +138,20 @@ def test_passive_orders_at_the_touch_cost_less_than_market_orders() -> None:
 def test_vector_env_steps_the_same_numbers_as_single_orders() -> None:
     vector = DynamicVectorEnv(DATA, SHORT, num_envs=4)
     first, _ = vector.reset(seed=4)
-    orders, seeds, single = vector.core.orders, vector.core.markets.seeds.copy(), DynamicEnvironment(DATA, SHORT)
+    orders, seeds, single = (
+        vector.core.orders,
+        vector.core.markets.seeds.copy(),
+        DynamicEnvironment(DATA, SHORT),
+    )
     steps = [vector.step(np.full((4, 1), 0.3, np.float32)) for _ in range(10)]
     assert steps[-1][2].all() and set(steps[-1][4]) == {"PA", "AFI", "broken"}
     for i in range(4):
         one: Orders = orders.take(np.array([i]))
         np.testing.assert_array_equal(single.core.reset(one, seeds=seeds[i : i + 1])[0], first[i])
         for observation, reward, *_ in steps:
-            np.testing.assert_array_equal(single.core.step(np.full(1, np.float32(0.3)))[0], observation[i])
+            np.testing.assert_array_equal(
+                single.core.step(np.full(1, np.float32(0.3)))[0], observation[i]
+            )
             assert single.core.reward[0] == reward[i]
     assert not vector.step(np.full((4, 1), 0.3, np.float32))[2].any()
     with pytest.raises(ValueError, match="DynamicVectorEnv draws its orders"):

@@ -43,7 +43,9 @@ Played = tuple[np.ndarray, dict[str, np.ndarray]]
 
 
 def make(data=None, **options) -> DynamicWorld:
-    return DynamicWorld(data, **{"horizon": HORIZON, "bank": BANK, "seed": 7, "fee_bps": 1.5} | options)
+    return DynamicWorld(
+        data, **{"horizon": HORIZON, "bank": BANK, "seed": 7, "fee_bps": 1.5} | options
+    )
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +62,9 @@ def play(world, episodes: Episodes, ratios: np.ndarray, offset: np.ndarray | Non
     """Observations [step + 1, order, 32] and fields, each [step, order]."""
     seen, kept, fields = [world.reset(episodes).copy()], [], new_fields(len(episodes))
     for step in range(world.horizon):
-        seen.append(world.step(ratios[:, step], None if offset is None else offset[:, step], fields).copy())
+        seen.append(
+            world.step(ratios[:, step], None if offset is None else offset[:, step], fields).copy()
+        )
         kept.append(fields.copy())
     rows = np.moveaxis(np.array(kept), 1, 0)
     return np.array(seen), dict(zip(FIELD_NAMES, rows, strict=True))
@@ -71,7 +75,9 @@ def twap(n: int) -> np.ndarray:
 
 
 def rewards(fields: dict[str, np.ndarray]) -> np.ndarray:
-    return defaults.reward(SimpleNamespace(**{name: torch.from_numpy(v) for name, v in fields.items()})).numpy()
+    return defaults.reward(
+        SimpleNamespace(**{name: torch.from_numpy(v) for name, v in fields.items()})
+    ).numpy()
 
 
 def same_bytes(first: Played, second: Played) -> bool:
@@ -81,7 +87,9 @@ def same_bytes(first: Played, second: Played) -> bool:
 
 
 @pytest.mark.parametrize("price", [False, True])
-def test_the_terms_of_an_episode_sum_to_the_price_advantage_over_arrival(free: DynamicWorld, price: bool) -> None:
+def test_the_terms_of_an_episode_sum_to_the_price_advantage_over_arrival(
+    free: DynamicWorld, price: bool
+) -> None:
     rng = np.random.default_rng(0)
     episodes = free.draw(rng, 64)
     offset = rng.integers(-2, 3, (64, HORIZON)).astype(float) if price else None
@@ -96,8 +104,12 @@ def test_the_terms_of_an_episode_sum_to_the_price_advantage_over_arrival(free: D
     np.testing.assert_allclose(step["forced_share"][-1][whole], record.leftover[whole], atol=1e-6)
     assert (step["passive_share"].sum() > 0) == price
     np.testing.assert_array_equal(fields["mid_before"][1:], fields["mid_after"][:-1])
-    np.testing.assert_allclose(step["own_impact"], step["no_order_mid"] - step["mid_after"], atol=2e-7)
-    np.testing.assert_allclose(step["news"], step["no_order_mid"] - step["no_order_mid_before"], atol=2e-7)
+    np.testing.assert_allclose(
+        step["own_impact"], step["no_order_mid"] - step["mid_after"], atol=2e-7
+    )
+    np.testing.assert_allclose(
+        step["news"], step["no_order_mid"] - step["no_order_mid_before"], atol=2e-7
+    )
 
 
 @pytest.mark.parametrize("data", [None, DATA])
@@ -105,7 +117,10 @@ def test_market_twap_gains_nothing_over_the_bank_twap(data) -> None:
     world = make(data, bank=16)
     _, fields = play(world, world.draw(np.random.default_rng(0), 32), twap(32))
     np.testing.assert_allclose(rewards(fields).sum(axis=0), 0.0, atol=2e-6)
-    for ours, theirs in (("fill_price", "twap_fill_price"), ("inventory_left", "twap_inventory_left")):
+    for ours, theirs in (
+        ("fill_price", "twap_fill_price"),
+        ("inventory_left", "twap_inventory_left"),
+    ):
         np.testing.assert_allclose(fields[ours], fields[theirs], atol=3e-7)
     impact = fields["own_impact"][-1]
     assert impact.mean() > 3 * impact.std() / np.sqrt(len(impact)) > 0
@@ -120,7 +135,9 @@ def test_the_bank_says_what_a_shadow_market_says(free: DynamicWorld) -> None:
         core.step(np.full(32, 0.2))
         turned = 1.0 + episodes.orders.side * (core.no_order_mid / core.arrival - 1.0)
         np.testing.assert_allclose(fields["no_order_mid"][step], turned, atol=2e-7)
-        np.testing.assert_array_equal(fields["traded_share"][step] > 0, core.shares + core.forced_share > 0)
+        np.testing.assert_array_equal(
+            fields["traded_share"][step] > 0, core.shares + core.forced_share > 0
+        )
 
 
 def test_a_bank_entry_is_the_same_episode_in_whatever_order_it_was_drawn() -> None:
@@ -130,9 +147,13 @@ def test_a_bank_entry_is_the_same_episode_in_whatever_order_it_was_drawn() -> No
     for some in (entries[17:], entries[3:9], entries[[0, 12, 5]], entries):
         play(parts, parts.bank.episodes(some, horizon=HORIZON), twap(2 * len(some)))
     for name in ("seed", "row", "start", "side", "known", "mid"):
-        np.testing.assert_array_equal(whole.bank[name][entries], parts.bank[name][entries], err_msg=name)
+        np.testing.assert_array_equal(
+            whole.bank[name][entries], parts.bank[name][entries], err_msg=name
+        )
     for name in ("fill", "left", "void"):
-        np.testing.assert_array_equal(whole.bank[name][:, entries], parts.bank[name][:, entries], err_msg=name)
+        np.testing.assert_array_equal(
+            whole.bank[name][:, entries], parts.bank[name][:, entries], err_msg=name
+        )
     assert whole.bank["known"].sum() == parts.bank["known"].sum() == 24
 
 
@@ -183,7 +204,9 @@ def test_both_sides_share_a_seed_and_pay_alike(free: DynamicWorld) -> None:
     np.testing.assert_allclose(fields["news"][:, :BANK], -fields["news"][:, BANK:], atol=2e-7)
     np.testing.assert_array_equal(fields["imbalance"][0, :BANK], -fields["imbalance"][0, BANK:])
     assert fields["imbalance"][0].any()
-    paid = (fields["traded_share"] * (fields["fill_price"] - fields["no_order_mid_before"])).sum(axis=0)
+    paid = (fields["traded_share"] * (fields["fill_price"] - fields["no_order_mid_before"])).sum(
+        axis=0
+    )
     sell, buy = paid[:BANK], paid[BANK:]
     assert sell.mean() < 0 and buy.mean() < 0
     assert abs((sell - buy).mean()) < 4 * (sell - buy).std() / np.sqrt(BANK)
@@ -198,16 +221,22 @@ def test_offsets_are_ticks_from_the_own_touch(free: DynamicWorld) -> None:
         if ticks == 90.0:
             np.testing.assert_allclose(fields["forced_share"][-1], 1.0, atol=1e-6)
     assert passive[-40.0] < passive[3.0] < passive[0.0] and passive[90.0] == 0.0
-    market, none = (play(free, episodes, twap(n), offset) for offset in (None, np.full((n, HORIZON), np.nan)))
+    market, none = (
+        play(free, episodes, twap(n), offset) for offset in (None, np.full((n, HORIZON), np.nan))
+    )
     assert same_bytes(market, none)
     plain = make(takes_price=False)
     assert same_bytes(market, play(plain, episodes, twap(n), np.zeros((n, HORIZON))))
 
 
-def test_a_limit_rests_at_the_touch_plus_whole_ticks(free: DynamicWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_limit_rests_at_the_touch_plus_whole_ticks(
+    free: DynamicWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = []
     wishes = free.core._wishes
-    monkeypatch.setattr(free.core, "_wishes", lambda lots, limit: asked.append(limit) or wishes(lots, limit))
+    monkeypatch.setattr(
+        free.core, "_wishes", lambda lots, limit: asked.append(limit) or wishes(lots, limit)
+    )
     free.reset(free.draw(np.random.default_rng(0), 4))
     touch, tick = free.core.touch(), free.core.script.tick * free.core.script.reference
     free.step(np.full(4, 0.1), np.array([2.0, -1.2, 1.0, 0.4]), new_fields(4))
@@ -250,7 +279,9 @@ def test_broken_markets_are_marked_and_leave_finite_fields() -> None:
     void = world.bank["void"][entry[1], entry[0], 0]
     assert (lost & ~void).any() and (void & ~lost).any() and not world.broken.all()
     assert world.broken[lost | void].all()
-    np.testing.assert_array_equal(fields["mid_after"][-1][lost | void], fields["no_order_mid"][-1][lost | void])
+    np.testing.assert_array_equal(
+        fields["mid_after"][-1][lost | void], fields["no_order_mid"][-1][lost | void]
+    )
     gap = (fields["no_order_mid"] - fields["twap_fill_price"]).T[void]
     np.testing.assert_allclose(gap, 1.5e-4, atol=1e-5)  # the mid less the fee
 
@@ -290,18 +321,27 @@ def test_twins_draw_windows_of_the_chosen_dates() -> None:
 def test_nothing_up_to_a_step_depends_on_later_bars_of_the_twin(step: int) -> None:
     scales, start = FeatureScales.fit(DATA), 100
     later = slice(start + step + 1, None)
-    changed = {name: getattr(DATA, name).copy() for name in ("open", "high", "low", "close", "volume", "amount")}
+    changed = {
+        name: getattr(DATA, name).copy()
+        for name in ("open", "high", "low", "close", "volume", "amount")
+    }
     order = np.random.default_rng(0).permutation(len(DATA.grid) - start - step - 1)
     for values in changed.values():
         values[:, -1, later] = values[:, -1, later][..., order]
     row = np.tile(np.arange(1, 4) * len(DATA.dates) - 1, 2)
-    orders = Orders(row, np.full(6, start), np.repeat(np.array([1, -1], np.int8), 3), np.ones(6), HORIZON)
+    orders = Orders(
+        row, np.full(6, start), np.repeat(np.array([1, -1], np.int8), 3), np.ones(6), HORIZON
+    )
     episodes, ratios = Episodes(orders, np.arange(6) % 3 * 1000), np.full((6, HORIZON), 0.1)
     seen, fields = play(make(DATA, scales=scales, bank=1), episodes, ratios)
-    other_seen, other = play(make(replace(DATA, **changed), scales=scales, bank=1), episodes, ratios)
+    other_seen, other = play(
+        make(replace(DATA, **changed), scales=scales, bank=1), episodes, ratios
+    )
     np.testing.assert_array_equal(seen[: step + 2], other_seen[: step + 2])
     for name in FIELD_NAMES:
-        np.testing.assert_array_equal(fields[name][: step + 1], other[name][: step + 1], err_msg=name)
+        np.testing.assert_array_equal(
+            fields[name][: step + 1], other[name][: step + 1], err_msg=name
+        )
     assert not np.array_equal(fields["mid_after"], other["mid_after"])
 
 
@@ -310,7 +350,12 @@ def test_same_seed_same_bytes() -> None:
     for _ in range(2):
         world, rng = make(takes_price=True), np.random.default_rng(9)
         runs.append(
-            play(world, world.draw(rng, 16), rng.random((16, HORIZON)), rng.integers(-2, 3, (16, HORIZON)) * 1.0)
+            play(
+                world,
+                world.draw(rng, 16),
+                rng.random((16, HORIZON)),
+                rng.integers(-2, 3, (16, HORIZON)) * 1.0,
+            )
         )
     assert same_bytes(*runs)
 
@@ -342,7 +387,11 @@ def test_one_thread_starts_no_threading_layer_and_gives_the_same_bytes() -> None
     for threads in ("1", "2"):
         environment = os.environ | {"NUMBA_NUM_THREADS": threads}
         answer = subprocess.run(
-            [sys.executable, "-c", ONE_THREAD], env=environment, capture_output=True, text=True, check=True
+            [sys.executable, "-c", ONE_THREAD],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
         )
         answers.append(json.loads(answer.stdout))
     assert answers[0][0] is None and answers[1][0] is not None

@@ -23,7 +23,13 @@ def ohlcv(rows: int = 600, start: str = "2024-03-04 09:30", freq: str = "min") -
     close = 100 * np.exp(np.cumsum(rng.normal(0, 1e-3, rows)))
     opening = np.r_[100, close[:-1]]
     high, low = np.maximum(opening, close) * 1.0005, np.minimum(opening, close) * 0.9995
-    frame = {"open": opening, "high": high, "low": low, "close": close, "volume": rng.integers(100, 1000, rows)}
+    frame = {
+        "open": opening,
+        "high": high,
+        "low": low,
+        "close": close,
+        "volume": rng.integers(100, 1000, rows),
+    }
     return pd.DataFrame(frame, index=pd.date_range(start, periods=rows, freq=freq))
 
 
@@ -45,7 +51,8 @@ def test_registered_id_makes_a_working_environment() -> None:
 
 def test_the_seeds_way_of_calling() -> None:
     env = ExecutionEnvironment(
-        ohlcv(), ExecutionEnvConfig(initial_inventory=10000.0, total_time=240, transaction_cost=0.001)
+        ohlcv(),
+        ExecutionEnvConfig(initial_inventory=10000.0, total_time=240, transaction_cost=0.001),
     )
     env.reset(seed=0)
     done = False
@@ -57,7 +64,9 @@ def test_the_seeds_way_of_calling() -> None:
     assert -100 < metrics["PA"] < 50
 
 
-@pytest.mark.parametrize("rows, freq", [(100, "min"), (240, "min"), (1000, "min"), (300, "D"), (500, "h")])
+@pytest.mark.parametrize(
+    "rows, freq", [(100, "min"), (240, "min"), (1000, "min"), (300, "D"), (500, "h")]
+)
 def test_any_ohlcv_frame_works_without_a_config(rows: int, freq: str) -> None:
     env = StaticEnvironment(ohlcv(rows, freq=freq))
     _, info = env.reset(seed=3)
@@ -70,7 +79,9 @@ def test_any_ohlcv_frame_works_without_a_config(rows: int, freq: str) -> None:
 
 def test_twap_earns_nothing_over_twap_and_costs_show_in_pa() -> None:
     for cost, expected in ((0.0, 0.0), (0.001, -10.0)):
-        env = StaticEnvironment(DATA, ExecutionEnvConfig(total_time=60, transaction_cost=cost, side="sell"))
+        env = StaticEnvironment(
+            DATA, ExecutionEnvConfig(total_time=60, transaction_cost=cost, side="sell")
+        )
         env.reset(seed=2)
         total = 0.0
         for step in range(60):
@@ -158,8 +169,14 @@ def test_vector_env_steps_the_same_numbers_as_single_ones() -> None:
     single = StaticEnvironment(DATA, config)
     for i in range(6):
         symbol, session = divmod(int(orders.row[i]), len(DATA.dates))
-        options = {"symbol": DATA.symbols[symbol], "session": int(DATA.dates[session]), "start": int(orders.start[i])}
-        observation, _ = single.reset(options=options | {"side": "sell" if orders.side[i] > 0 else "buy"})
+        options = {
+            "symbol": DATA.symbols[symbol],
+            "session": int(DATA.dates[session]),
+            "start": int(orders.start[i]),
+        }
+        observation, _ = single.reset(
+            options=options | {"side": "sell" if orders.side[i] > 0 else "buy"}
+        )
         np.testing.assert_array_equal(observation, observations[i])
     for _ in range(15):
         _, _, terminated, _, _ = vector.step(np.full((6, 1), 0.3, np.float32))
@@ -174,7 +191,9 @@ def test_stable_baselines3_trains_on_it() -> None:
     from stable_baselines3.common.env_checker import check_env as sb3_check
 
     env = StaticEnvironment(DATA, ExecutionEnvConfig(total_time=16))
-    sb3_check(env, warn=False)  # its advice on the action range is against the task: a ratio lies in [0, 1]
+    sb3_check(
+        env, warn=False
+    )  # its advice on the action range is against the task: a ratio lies in [0, 1]
     model = sb3.PPO("MlpPolicy", env, n_steps=64, batch_size=32, n_epochs=1, seed=0)
     before = model.policy.state_dict()["action_net.weight"].clone()
     model.learn(128)
@@ -184,7 +203,12 @@ def test_stable_baselines3_trains_on_it() -> None:
 def test_queue_fills_on_a_real_book(shared_data) -> None:
     book = read_lobster(shared_data / "lobster_AMZN_20120621_L5_messages.parquet")
     config = ExecutionEnvConfig(
-        initial_inventory=3000, total_time=60, transaction_cost=0.0, action="ratio_and_price", side="buy", fills="queue"
+        initial_inventory=3000,
+        total_time=60,
+        transaction_cost=0.0,
+        action="ratio_and_price",
+        side="buy",
+        fills="queue",
     )
     results = {}
     for name, distance in (("market", -1.0), ("touch", 0.0)):

@@ -19,7 +19,12 @@ LIMIT, MARKET, IOC = OrderType.LIMIT, OrderType.MARKET, OrderType.IOC
 def test_the_seeds_snippet() -> None:
     lob = LimitOrderBook(initial_price=100.0, tick_size=0.01)
     order, trades = lob.submit_order(
-        agent_id=1, side=OrderSide.BUY, order_type=OrderType.LIMIT, price=99.5, quantity=100, timestamp=1.0
+        agent_id=1,
+        side=OrderSide.BUY,
+        order_type=OrderType.LIMIT,
+        price=99.5,
+        quantity=100,
+        timestamp=1.0,
     )
     assert order == Order(1, 1, BUY, LIMIT, 99.5, 100.0, 100.0, 1.0)
     assert trades == []
@@ -57,7 +62,11 @@ def test_a_resting_order_is_kept_up_to_date() -> None:
     lob = LimitOrderBook()
     maker, _ = lob.submit_order(1, BUY, LIMIT, 99, 10)
     lob.submit_order(2, SELL, IOC, 98.5, 4)
-    assert (maker.status, maker.remaining_quantity, maker.quantity) == ("partially_filled", 6.0, 10.0)
+    assert (maker.status, maker.remaining_quantity, maker.quantity) == (
+        "partially_filled",
+        6.0,
+        10.0,
+    )
     assert lob.cancel_order(maker.order_id, 2) is maker
     assert (maker.status, maker.remaining_quantity) == ("partially_filled", 4.0)
     lob.submit_order(2, SELL, IOC, 98.5, 9)
@@ -78,7 +87,12 @@ def test_a_partial_cancel_keeps_the_place_in_the_queue() -> None:
 
 def test_mid_spread_and_snapshot_where_a_side_is_empty() -> None:
     lob = LimitOrderBook(initial_price=50.0)
-    assert (lob.get_mid_price(), lob.get_spread(), lob.get_best_bid(), lob.get_vwap()) == (50.0, None, None, None)
+    assert (lob.get_mid_price(), lob.get_spread(), lob.get_best_bid(), lob.get_vwap()) == (
+        50.0,
+        None,
+        None,
+        None,
+    )
     _, trades = lob.submit_order(1, BUY, MARKET, math.nan, 3)
     assert trades == []
     bid, _ = lob.submit_order(1, BUY, LIMIT, 49.98, 3)
@@ -112,7 +126,9 @@ def test_far_prices_and_a_growing_pool_stay_exact() -> None:
     assert [t.price for t in trades] == sorted(prices)
 
 
-@pytest.mark.parametrize(("tick", "price"), [(0.01, 100.01), (0.0001, 0.3), (1 / 3, 5.0), (0.25, 4012.75), (5.0, 35.0)])
+@pytest.mark.parametrize(
+    ("tick", "price"), [(0.01, 100.01), (0.0001, 0.3), (1 / 3, 5.0), (0.25, 4012.75), (5.0, 35.0)]
+)
 def test_prices_and_quantities_come_back_as_they_went_in(tick: float, price: float) -> None:
     lob = LimitOrderBook(tick_size=tick, lot_size=1e-8)
     order, _ = lob.submit_order(1, BUY, LIMIT, price, 0.1 + 0.2)
@@ -120,7 +136,13 @@ def test_prices_and_quantities_come_back_as_they_went_in(tick: float, price: flo
     assert lob.get_depth() == ([(order.price, 0.3)], [])
 
 
-GOOD: dict[str, Any] = {"agent_id": 1, "side": BUY, "order_type": LIMIT, "price": 99.5, "quantity": 10}
+GOOD: dict[str, Any] = {
+    "agent_id": 1,
+    "side": BUY,
+    "order_type": LIMIT,
+    "price": 99.5,
+    "quantity": 10,
+}
 
 
 @pytest.mark.parametrize(
@@ -153,7 +175,9 @@ def test_bad_cancels_are_refused(quantity: float) -> None:
     assert order.remaining_quantity == 10
 
 
-@pytest.mark.parametrize("bad", [{"initial_price": 0}, {"tick_size": -0.01}, {"tick_size": math.nan}, {"lot_size": 0}])
+@pytest.mark.parametrize(
+    "bad", [{"initial_price": 0}, {"tick_size": -0.01}, {"tick_size": math.nan}, {"lot_size": 0}]
+)
 def test_bad_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         LimitOrderBook(**bad)
@@ -191,7 +215,9 @@ class Ledger:
     def live(self, side: OrderSide) -> list[Order]:
         """Resting orders in priority: best price, then first come."""
         sign = -1 if side is BUY else 1
-        resting = [o for o in self.orders if o.side is side and o.status in ("open", "partially_filled")]
+        resting = [
+            o for o in self.orders if o.side is side and o.status in ("open", "partially_filled")
+        ]
         return sorted(resting, key=lambda o: (sign * (o.price or 0), o.order_id))
 
     def act(self, kind: Any, side: OrderSide, ticks: int, quantity: int, agent: Any) -> None:
@@ -202,7 +228,9 @@ class Ledger:
         expected = [(o.order_id, o.price, o.remaining_quantity) for o in self.live(other)]
         order, trades = self.lob.submit_order(agent, side, kind, ticks / 100, quantity)
         self.orders.append(order)
-        assert [self.maker(t, order) for t in trades] == [ident for ident, _, _ in expected[: len(trades)]]
+        assert [self.maker(t, order) for t in trades] == [
+            ident for ident, _, _ in expected[: len(trades)]
+        ]
         for trade, (_, price, size) in zip(trades, expected, strict=False):
             assert trade.price == price and (trade.quantity == size or trade is trades[-1])
             self.settle(trade)

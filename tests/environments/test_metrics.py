@@ -25,7 +25,10 @@ def test_pa_is_gains_minus_losses_and_the_spread_respects_its_bound(values: list
     assert metrics.win_rate == pytest.approx(share_up + tied / 2)
     short_form = metrics.win_rate * gain - (1 - metrics.win_rate) * loss
     assert short_form == pytest.approx(metrics.pa_bps + tied * (gain - loss) / 2, abs=1e-9)
-    assert metrics.pa_std_bps**2 >= share_up * gain**2 + share_down * loss**2 - metrics.pa_bps**2 - 1e-6
+    assert (
+        metrics.pa_std_bps**2
+        >= share_up * gain**2 + share_down * loss**2 - metrics.pa_bps**2 - 1e-6
+    )
     assert math.isnan(metrics.gain_loss_ratio) == (not len(gains) or not len(losses))
 
 
@@ -66,7 +69,10 @@ def test_calculator_is_a_face_of_the_same_code() -> None:
     "results, message",
     [
         ({"execution_prices": [1.0]}, "benchmark_prices is missing"),
-        ({"execution_prices": [1.0, 2.0], "benchmark_prices": [1.0]}, "benchmark_prices has 1 values for 2 orders"),
+        (
+            {"execution_prices": [1.0, 2.0], "benchmark_prices": [1.0]},
+            "benchmark_prices has 1 values for 2 orders",
+        ),
         ({"execution_prices": [float("nan")], "benchmark_prices": [1.0]}, "finite"),
         ({"execution_prices": [1.0], "benchmark_prices": [0.0]}, "positive"),
     ],

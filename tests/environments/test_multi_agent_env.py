@@ -18,8 +18,8 @@ from se_rl.environments.multi_agent_env import (
     mean_of_others,
 )
 from se_rl.environments.task import Orders
-from se_rl.market.ladder import CASH, SHARES
 from se_rl.market.participants import FIRST_AGENT
+from se_rl.market.price_levels import CASH, SHARES
 
 DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=3, seed=5))
 
@@ -44,9 +44,13 @@ def test_spaces_hold_every_observation_and_all_end_together() -> None:
     while env.agents:
         for name, seen in observations.items():
             assert env.observation_space(name).contains(seen) and seen.shape == (34,)
-        observations, rewards, done, _, infos = env.step({name: env.action_space(name).sample() for name in env.agents})
+        observations, rewards, done, _, infos = env.step(
+            {name: env.action_space(name).sample() for name in env.agents}
+        )
     assert all(done.values()) and all(np.isfinite(list(rewards.values())))
-    assert env.get_metrics()["PA"] == pytest.approx(np.mean([info["PA"] for info in infos.values()]))
+    assert env.get_metrics()["PA"] == pytest.approx(
+        np.mean([info["PA"] for info in infos.values()])
+    )
     with pytest.raises(ValueError, match="call reset"):
         env.step({})
 
@@ -56,7 +60,9 @@ def test_one_agent_equals_the_dynamic_world() -> None:
     source = OrderSource(DATA, ExecutionEnvConfig(total_time=8))
     parents = source.draw(np.random.default_rng(0), 5)
     seeds = np.arange(5)
-    np.testing.assert_array_equal(alone.reset(parents, seeds=seeds), multi.reset(parents, seeds=seeds)[:, 0, :32])
+    np.testing.assert_array_equal(
+        alone.reset(parents, seeds=seeds), multi.reset(parents, seeds=seeds)[:, 0, :32]
+    )
     for _ in range(8):
         limit = alone.touch()
         seen = multi.step(np.full((5, 1), 0.4), limit[:, None], messages=np.ones((5, 1, 3)))
@@ -80,7 +86,9 @@ def test_nobody_is_filled_beyond_its_order_and_cash_is_the_books(seed: int) -> N
     by_book = core.price((np.abs(own[:, CASH]) / lots).reshape(6, 4).T).T
     np.testing.assert_allclose(core.record().gross_price, by_book.ravel(), rtol=1e-14)
     everyone = core.markets.books.book.owners
-    assert (everyone.sum(axis=1) == everyone.sum(axis=1)[0]).all()  # trades move cash and shares, they make none
+    assert (
+        everyone.sum(axis=1) == everyone.sum(axis=1)[0]
+    ).all()  # trades move cash and shares, they make none
 
 
 def test_books_of_a_batch_are_strangers() -> None:
@@ -113,7 +121,9 @@ def test_the_inbox_is_the_mean_of_the_others_or_what_a_protocol_makes_of_it() ->
     np.testing.assert_allclose(seen[0, :, 32:], [[-0.25, 0.5], [0.25, 0.0], [0.5, 0.5]])
     swapped = MultiAgentCore(core.core, message_size=2, inbox=lambda sent: sent[:, ::-1])
     swapped.reset(orders([1, 1, -1], 4), seeds=[0])
-    np.testing.assert_allclose(swapped.step(np.zeros((1, 3)), messages=said)[0, 0, 32:], [-0.5, 0.0])
+    np.testing.assert_allclose(
+        swapped.step(np.zeros((1, 3)), messages=said)[0, 0, 32:], [-0.5, 0.0]
+    )
 
 
 def test_agents_see_their_own_inventory_only() -> None:
@@ -147,4 +157,6 @@ def test_wrong_calls_are_refused() -> None:
     with pytest.raises(ValueError, match="messages have shape"):
         env.core.step(np.zeros((1, 2)), messages=np.zeros((1, 2, 4)))
     with pytest.raises(ValueError, match="the inbox has shape"):
-        MultiAgentCore(env.world, message_size=1, inbox=lambda sent: sent[:, :1]).step(np.zeros((1, 2)))
+        MultiAgentCore(env.world, message_size=1, inbox=lambda sent: sent[:, :1]).step(
+            np.zeros((1, 2))
+        )

@@ -19,7 +19,9 @@ BIDS, ASKS = +1, -1  # LOBSTER's directions of resting orders
 OPEN_S = 34_200
 NEWEST_ID = 50
 
-Message = tuple[float, int, int, int, float, int]  # second after the open, kind, id, size, price, direction
+Message = tuple[
+    float, int, int, int, float, int
+]  # second after the open, kind, id, size, price, direction
 Levels = list[tuple[float, int]]
 
 TIGHT_BIDS: Levels = [(10.00, 300), (9.98, 200)]
@@ -30,13 +32,17 @@ def e4(price: float) -> int:
     return round(price * 1e4)
 
 
-def history(messages: list[Message], states: list[tuple[Levels, Levels]], *, levels: int) -> BookHistory:
+def history(
+    messages: list[Message], states: list[tuple[Levels, Levels]], *, levels: int
+) -> BookHistory:
     """Messages and the book after each of them, as a BookHistory with that many levels."""
 
     def column(side: int, field: int) -> np.ndarray:
         rows = [[level[field] for level in state[side]][:levels] for state in states]
         filled = [row + [0] * (levels - len(row)) for row in rows]
-        return np.array([[e4(v) if field == 0 else v for v in row] for row in filled], dtype=np.int32)
+        return np.array(
+            [[e4(v) if field == 0 else v for v in row] for row in filled], dtype=np.int32
+        )
 
     time, kind, order_id, size, price, direction = zip(*messages, strict=True)
     return BookHistory(
@@ -46,7 +52,9 @@ def history(messages: list[Message], states: list[tuple[Levels, Levels]], *, lev
         kind=np.array(kind, dtype=np.int32),
         order_id=np.array(order_id, dtype=np.int64),
         size=np.array(size, dtype=np.int32),
-        price_e4=np.array([p if k == HALT else e4(p) for p, k in zip(price, kind, strict=True)], dtype=np.int32),
+        price_e4=np.array(
+            [p if k == HALT else e4(p) for p, k in zip(price, kind, strict=True)], dtype=np.int32
+        ),
         direction=np.array(direction, dtype=np.int32),
         bid_e4=column(0, 0),
         bid_size=column(0, 1),
@@ -61,7 +69,9 @@ def toy(*messages: Message, bids: Levels = TIGHT_BIDS, asks: Levels = TIGHT_ASKS
     return history([before, *messages], [(bids, asks)] * (len(messages) + 1), levels=2)
 
 
-def fill_many(fills: QueueFills, row: Any, bar: Any, side: Any, want: Any, limit: Any) -> np.ndarray:
+def fill_many(
+    fills: QueueFills, row: Any, bar: Any, side: Any, want: Any, limit: Any
+) -> np.ndarray:
     """[orders, 2]: shares and cash."""
     out = np.full((2, len(want)), np.nan)
     fills.fill(
@@ -76,7 +86,9 @@ def fill_many(fills: QueueFills, row: Any, bar: Any, side: Any, want: Any, limit
     return out.T
 
 
-def fill(book: BookHistory, side: int, want: float, limit: float = math.nan, bar: int = 0) -> tuple[float, float]:
+def fill(
+    book: BookHistory, side: int, want: float, limit: float = math.nan, bar: int = 0
+) -> tuple[float, float]:
     """Shares and cash of one order."""
     shares, cash = fill_many(QueueFills([book]), [0], [bar], [side], [want], [limit])[0]
     return float(shares), float(cash)
@@ -96,8 +108,12 @@ def test_crossing_limit_takes_no_worse_than_its_price_and_its_rest_is_first_in_l
     assert fill(lifted, SELL, 320, 10.00) == pytest.approx((320, 320 * 10.00))
 
 
-@pytest.mark.parametrize(("side", "touch", "resting", "ahead"), [(BUY, 10.00, BIDS, 300), (SELL, 10.02, ASKS, 100)])
-def test_execution_eats_the_queue_before_it_fills_us(side: int, touch: float, resting: int, ahead: int) -> None:
+@pytest.mark.parametrize(
+    ("side", "touch", "resting", "ahead"), [(BUY, 10.00, BIDS, 300), (SELL, 10.02, ASKS, 100)]
+)
+def test_execution_eats_the_queue_before_it_fills_us(
+    side: int, touch: float, resting: int, ahead: int
+) -> None:
     first: Message = (1, EXECUTION, 7, ahead - 20, touch, resting)
     assert fill(toy(first), side, 100, touch) == (0, 0)
     book = toy(first, (2, EXECUTION, 8, 50, touch, resting))
@@ -128,13 +144,19 @@ def test_cancels_cannot_make_the_queue_negative() -> None:
 
 
 def test_an_order_that_improves_the_touch_or_stands_between_levels_has_nothing_ahead() -> None:
-    assert fill(toy((1, EXECUTION, 7, 40, 10.00, BIDS)), BUY, 100, 10.01) == pytest.approx((40, 400.4))
-    assert fill(toy((1, EXECUTION, 60, 40, 9.99, BIDS)), BUY, 100, 9.99) == pytest.approx((40, 399.6))
+    assert fill(toy((1, EXECUTION, 7, 40, 10.00, BIDS)), BUY, 100, 10.01) == pytest.approx(
+        (40, 400.4)
+    )
+    assert fill(toy((1, EXECUTION, 60, 40, 9.99, BIDS)), BUY, 100, 9.99) == pytest.approx(
+        (40, 399.6)
+    )
 
 
 def test_trade_through_fills_up_to_its_size_at_our_price() -> None:
     assert fill(toy((1, EXECUTION, 7, 70, 9.98, BIDS)), BUY, 100, 10.00) == pytest.approx((70, 700))
-    assert fill(toy((1, EXECUTION, 7, 70, 10.03, ASKS)), SELL, 100, 10.02) == pytest.approx((70, 701.4))
+    assert fill(toy((1, EXECUTION, 7, 70, 10.03, ASKS)), SELL, 100, 10.02) == pytest.approx(
+        (70, 701.4)
+    )
 
 
 def test_below_the_levels_shown_only_a_trade_through_fills() -> None:
@@ -158,7 +180,9 @@ def test_hidden_executions_and_auctions_never_fill_us() -> None:
 def test_prices_off_the_grid_round_to_the_passive_side() -> None:
     assert fill(toy(), BUY, 10, 10.0199) == (0, 0)
     assert fill(toy(), SELL, 10, 10.0001) == (0, 0)
-    assert fill(toy((1, EXECUTION, 7, 40, 10.00, BIDS)), BUY, 10, 10.0199) == pytest.approx((10, 100.1))
+    assert fill(toy((1, EXECUTION, 7, 40, 10.00, BIDS)), BUY, 10, 10.0199) == pytest.approx(
+        (10, 100.1)
+    )
     assert fill(toy(), BUY, 10, 10.02 - 1e-12) == pytest.approx((10, 100.2))
 
 
@@ -169,7 +193,9 @@ def test_nothing_wanted_nothing_filled(want: float) -> None:
 
 def test_extreme_limits_and_wants_stay_finite() -> None:
     assert fill(toy(), BUY, math.inf, math.inf)[0] == 300
-    assert fill(toy((1, EXECUTION, 7, 40, 10.02, ASKS)), SELL, 510, -3.0) == pytest.approx((510, 3000 + 1996 + 0.1))
+    assert fill(toy((1, EXECUTION, 7, 40, 10.02, ASKS)), SELL, 510, -3.0) == pytest.approx(
+        (510, 3000 + 1996 + 0.1)
+    )
     assert fill(toy((1, EXECUTION, 7, 40, 10.00, BIDS)), BUY, 10, -3.0) == (0, 0)
 
 
@@ -216,12 +242,15 @@ class Exchange:
         self.time = 0.0
 
     def levels(self, direction: int) -> list[int]:
-        return sorted((p for p, queue in self.orders[direction].items() if queue), reverse=direction == BIDS)
+        return sorted(
+            (p for p, queue in self.orders[direction].items() if queue), reverse=direction == BIDS
+        )
 
     def record(self, kind: int, order_id: int, size: int, ticks: int, direction: int) -> None:
         self.messages.append((self.time, kind, order_id, size, ticks / 100, direction))
         bids, asks = (
-            [(p / 100, sum(size for _, size in self.orders[d][p])) for p in self.levels(d)] for d in (BIDS, ASKS)
+            [(p / 100, sum(size for _, size in self.orders[d][p])) for p in self.levels(d)]
+            for d in (BIDS, ASKS)
         )
         self.states.append((bids, asks))
 
@@ -245,7 +274,12 @@ class Exchange:
             self.next_id += 1
 
     def cancel(self) -> None:
-        resting = [(d, p, order) for d in (BIDS, ASKS) for p, queue in self.orders[d].items() for order in queue]
+        resting = [
+            (d, p, order)
+            for d in (BIDS, ASKS)
+            for p, queue in self.orders[d].items()
+            for order in queue
+        ]
         if not resting:
             return
         direction, price, order = resting[self.rng.integers(len(resting))]
@@ -285,7 +319,9 @@ def random_orders(rng: np.random.Generator, count: int) -> dict[str, np.ndarray]
     }
 
 
-def reference(book: BookHistory, bar: int, side: int, want: float, limit: float) -> tuple[float, float]:
+def reference(
+    book: BookHistory, bar: int, side: int, want: float, limit: float
+) -> tuple[float, float]:
     """The rules once more, said plainly: buy and sell apart, message by message, prices in e4."""
     ranges = book.bar_ranges()
     arrival = max(int(ranges[bar]) - 1, 0)
@@ -337,7 +373,9 @@ def test_equals_the_plain_reference_on_random_books() -> None:
     for row, book in enumerate(books):
         orders = random_orders(rng, 25)
         got = fill_many(fills, np.full(25, row), **orders)
-        expected = np.array([reference(book, *order) for order in zip(*orders.values(), strict=True)])
+        expected = np.array(
+            [reference(book, *order) for order in zip(*orders.values(), strict=True)]
+        )
         np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-9)
         passive_fills += int(np.sum((got[:, 0] > 0) & ~np.isnan(orders["limit"])))
     assert passive_fills > 200  # of 1,000 orders: the comparison is not one of zeros
@@ -366,7 +404,9 @@ def test_fills_are_bounded_by_want_limit_and_what_the_file_executed() -> None:
         orders["limit"] = np.round(orders["limit"], 2)
         got = fill_many(QueueFills([book]), np.zeros(30), **orders)
         assert np.all((got[:, 0] >= 0) & (got[:, 0] <= orders["want"]))
-        for (shares, cash), bar, side, limit in zip(got, orders["bar"], orders["side"], orders["limit"], strict=True):
+        for (shares, cash), bar, side, limit in zip(
+            got, orders["bar"], orders["side"], orders["limit"], strict=True
+        ):
             if math.isnan(limit):
                 continue
             assert side * (cash - shares * limit) >= -1e-9  # never worse than the limit
@@ -384,7 +424,9 @@ def test_the_front_of_an_order_fills_first_and_a_keener_price_fills_no_less() ->
         fills = QueueFills([book])
         larger = {**orders, "want": orders["want"] + 30}
         sharper = {**orders, "limit": orders["limit"] - 0.01 * orders["side"]}
-        base, more, keener = (fill_many(fills, np.zeros(30), **o)[:, 0] for o in (orders, larger, sharper))
+        base, more, keener = (
+            fill_many(fills, np.zeros(30), **o)[:, 0] for o in (orders, larger, sharper)
+        )
         assert np.all(base <= more + 1e-9)
         assert np.all(more <= base + 30 + 1e-9)
         assert np.all(keener >= base - 1e-9)
@@ -399,7 +441,9 @@ def test_joining_the_queue_later_never_fills_more() -> None:
         book, rng = random_book(seed, levels=40), np.random.default_rng(seed)
         orders = random_orders(rng, 20)
         orders["limit"] = np.where(np.isnan(orders["limit"]), 10.0, np.round(orders["limit"], 2))
-        early = fill_many(QueueFills([book], bar_seconds=120), np.zeros(20), **{**orders, "bar": np.zeros(20)})
+        early = fill_many(
+            QueueFills([book], bar_seconds=120), np.zeros(20), **{**orders, "bar": np.zeros(20)}
+        )
         late = fill_many(QueueFills([book]), np.zeros(20), **{**orders, "bar": np.ones(20)})
         passive = [
             is_passive(book, 0, side, limit) and is_passive(book, 1, side, limit)
@@ -417,19 +461,26 @@ def test_rows_are_independent_of_their_neighbours_and_depths_may_differ() -> Non
     together = fill_many(QueueFills(books), rows, **orders)
     for row, book in enumerate(books):
         mine = rows == row
-        alone = fill_many(QueueFills([book]), rows[mine] * 0, **{k: v[mine] for k, v in orders.items()})
+        alone = fill_many(
+            QueueFills([book]), rows[mine] * 0, **{k: v[mine] for k, v in orders.items()}
+        )
         np.testing.assert_array_equal(together[mine], alone)
 
 
 @pytest.mark.parametrize("side", [BUY, SELL])
-def test_passive_orders_on_a_real_day_fill_about_half_and_earn_the_spread(shared_data: Path, side: int) -> None:
+def test_passive_orders_on_a_real_day_fill_about_half_and_earn_the_spread(
+    shared_data: Path, side: int
+) -> None:
     book = read_lobster(shared_data / "lobster_AMZN_20120621_L5_messages.parquet")
     bars = np.arange(390)
     arrival = np.maximum(book.bar_ranges()[:-1] - 1, 0)
     touch = (book.bid_e4 if side == BUY else book.ask_e4)[arrival, 0] / 1e4
     fills = QueueFills([book])
     order = {"row": bars * 0, "bar": bars, "side": np.full(390, side), "want": np.full(390, 100.0)}
-    passive, market = fill_many(fills, **order, limit=touch), fill_many(fills, **order, limit=np.full(390, np.nan))
+    passive, market = (
+        fill_many(fills, **order, limit=touch),
+        fill_many(fills, **order, limit=np.full(390, np.nan)),
+    )
     assert 0.3 < passive[:, 0].mean() / 100 < 0.6
     assert market[:, 0].mean() > 98
     some = passive[:, 0] > 0

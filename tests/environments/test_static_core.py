@@ -19,12 +19,23 @@ from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.fills import LimitOnBars, PriceTaker
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
-from se_rl.environments.task import Episode, Orders, WindowBenchmarks, arrival_price, order_from_episode, order_pairs
+from se_rl.environments.task import (
+    Episode,
+    Orders,
+    WindowBenchmarks,
+    arrival_price,
+    order_from_episode,
+    order_pairs,
+)
 
-DATA = synthetic_market(SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=3, sessions=4, seed=1))
+DATA = synthetic_market(
+    SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=3, sessions=4, seed=1)
+)
 
 
-def plain_execution(orders: Orders, i: int, ratios: np.ndarray, half_spread: float, fee: float, cap: float | None):
+def plain_execution(
+    orders: Orders, i: int, ratios: np.ndarray, half_spread: float, fee: float, cap: float | None
+):
     """One order by the book: gross and net average price, leftover share."""
     symbol, session = divmod(int(orders.row[i]), len(DATA.dates))
     left, gross, paid = orders.quantity[i], 0.0, 0.0
@@ -36,11 +47,17 @@ def plain_execution(orders: Orders, i: int, ratios: np.ndarray, half_spread: flo
             else None
         )
         if price is None:
-            price = sum(getattr(DATA, n)[symbol, session, bar] for n in ("high", "low", "close")) / 3
+            price = (
+                sum(getattr(DATA, n)[symbol, session, bar] for n in ("high", "low", "close")) / 3
+            )
         shares = ratios[i, step] * left
         if cap is not None:
             shares = min(shares, cap * DATA.volume[symbol, session, bar])
-        left, gross, paid = left - shares, gross + shares * price, paid + shares * price * (half_spread + fee)
+        left, gross, paid = (
+            left - shares,
+            gross + shares * price,
+            paid + shares * price * (half_spread + fee),
+        )
     leftover = left
     gross, paid = gross + left * price, paid + left * price * (half_spread + fee)
     return (
@@ -62,12 +79,16 @@ def test_core_equals_a_plain_loop(
     seed: int, horizon: int, half_spread_bps: float, fee_bps: float, cap: float | None
 ) -> None:
     rng = np.random.default_rng(seed)
-    orders = order_pairs(DATA, horizon, start=int(rng.integers(0, 10)), quantity=float(rng.integers(1, 100_000)))
+    orders = order_pairs(
+        DATA, horizon, start=int(rng.integers(0, 10)), quantity=float(rng.integers(1, 100_000))
+    )
     ratios = rng.uniform(0, 1, (len(orders), horizon)) * rng.integers(0, 2, (len(orders), horizon))
     fills = PriceTaker(DATA, half_spread_bps=half_spread_bps, max_participation=cap)
     record = StaticCore(DATA, fills=fills, fee_bps=fee_bps).execute(orders, ratios)
     for i in rng.integers(0, len(orders), 5):
-        gross, net, leftover = plain_execution(orders, i, ratios, half_spread_bps / 1e4, fee_bps / 1e4, cap)
+        gross, net, leftover = plain_execution(
+            orders, i, ratios, half_spread_bps / 1e4, fee_bps / 1e4, cap
+        )
         assert record.gross_price[i] == pytest.approx(gross, rel=1e-12)
         assert record.net_price[i] == pytest.approx(net, rel=1e-12)
         assert record.leftover[i] == pytest.approx(leftover, abs=1e-9)
@@ -90,7 +111,9 @@ def test_rewards_sum_to_the_gain_over_twap() -> None:
         orders, ratios_from_weights(np.full((len(orders), 24), 1 / 24))
     )
     arrival = arrival_price(DATA, orders)
-    np.testing.assert_allclose(total, 1e4 * orders.side * (own - twap.net_price) / arrival, atol=1e-8)
+    np.testing.assert_allclose(
+        total, 1e4 * orders.side * (own - twap.net_price) / arrival, atol=1e-8
+    )
 
 
 def test_nothing_traded_is_completed_at_the_last_price_and_pays_for_it() -> None:
@@ -142,7 +165,11 @@ def test_a_limit_on_bars_fills_only_when_traded_through(side: str, sign: int) ->
     model = LimitOnBars(DATA, half_spread_bps=0.0, max_participation=None, tick=0.001)
     extreme = (DATA.high if sign > 0 else DATA.low)[1, 1, 5]
     last = DATA.close[1, 1, 4]
-    for limit, filled in ((extreme - sign * 0.002, True), (extreme, False), (extreme + sign * 0.01, False)):
+    for limit, filled in (
+        (extreme - sign * 0.002, True),
+        (extreme, False),
+        (extreme + sign * 0.01, False),
+    ):
         if sign * (limit - last) <= 0:
             continue
         core = StaticCore(DATA, fills=model)
@@ -154,7 +181,9 @@ def test_a_limit_on_bars_fills_only_when_traded_through(side: str, sign: int) ->
 
 
 def test_a_marketable_limit_takes_the_bar_price() -> None:
-    orders = order_from_episode(DATA, Episode("SYN000", int(DATA.dates[0]), "buy", 1.0, start=5, horizon=1))
+    orders = order_from_episode(
+        DATA, Episode("SYN000", int(DATA.dates[0]), "buy", 1.0, start=5, horizon=1)
+    )
     core = StaticCore(DATA, fills=LimitOnBars(DATA, max_participation=None))
     core.reset(orders)
     core.step(np.ones(1), np.array([DATA.close[0, 0, 4] * 1.01]))

@@ -20,21 +20,43 @@ from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import arrival_price
-from se_rl.environments.worlds import FIELD_NAMES, HIGHEST, LOWEST, Episodes, MixedWorld, World, new_fields
+from se_rl.environments.worlds import (
+    FIELD_NAMES,
+    HIGHEST,
+    LOWEST,
+    Episodes,
+    MixedWorld,
+    World,
+    new_fields,
+)
 from se_rl.modules import defaults
 
-DATA = synthetic_market(SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=6, sessions=5, seed=1))
+DATA = synthetic_market(
+    SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=6, sessions=5, seed=1)
+)
 SCALES = FeatureScales.fit(DATA)
 HORIZON = 12
-DECIDED = ("mid_before", "no_order_mid_before", "half_spread", "volatility", "imbalance", "time_left")
+DECIDED = (
+    "mid_before",
+    "no_order_mid_before",
+    "half_spread",
+    "volatility",
+    "imbalance",
+    "time_left",
+)
 """Fields that are known before the bar in which the step is filled."""
 
 
 def make(data: MarketData = DATA, **options) -> StaticWorld:
-    return StaticWorld(data, **{"horizon": HORIZON, "scales": SCALES, "half_spread_bps": 2.0, "fee_bps": 3.0} | options)
+    return StaticWorld(
+        data,
+        **{"horizon": HORIZON, "scales": SCALES, "half_spread_bps": 2.0, "fee_bps": 3.0} | options,
+    )
 
 
-def play(world: World, episodes: Episodes, ratios: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def play(
+    world: World, episodes: Episodes, ratios: np.ndarray
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Observations [step + 1, order, 32] and fields, each [step, order]."""
     seen, kept, fields = [world.reset(episodes).copy()], [], new_fields(len(episodes))
     for step in range(world.horizon):
@@ -49,7 +71,9 @@ def twap(n: int, horizon: int = HORIZON) -> np.ndarray:
 
 
 def rewards(fields: dict[str, np.ndarray]) -> np.ndarray:
-    return defaults.reward(SimpleNamespace(**{name: torch.from_numpy(v) for name, v in fields.items()})).numpy()
+    return defaults.reward(
+        SimpleNamespace(**{name: torch.from_numpy(v) for name, v in fields.items()})
+    ).numpy()
 
 
 def own_terms(fields: dict[str, np.ndarray]) -> np.ndarray:
@@ -104,10 +128,14 @@ def test_fields_say_what_the_bars_say() -> None:
     known = np.concatenate([data.open[..., :1], data.close], axis=2)
     market = np.broadcast_to(np.diff(np.log(known), axis=2).mean(axis=0), data.shape)
     np.testing.assert_allclose(fields["news"].T, side * orders.gather(market), atol=1e-7)
-    np.testing.assert_allclose(fields["half_spread"].T, 1e-4 * orders.bars(), rtol=1e-5)  # that of the bar before
+    np.testing.assert_allclose(
+        fields["half_spread"].T, 1e-4 * orders.bars(), rtol=1e-5
+    )  # that of the bar before
     first = data.bid_sizes[..., 0] - data.ask_sizes[..., 0]
     tilt = first / (data.bid_sizes[..., 0] + data.ask_sizes[..., 0])
-    np.testing.assert_allclose(fields["imbalance"].T[:, 1:], side * orders.gather(tilt)[:, :-1], atol=1e-6)
+    np.testing.assert_allclose(
+        fields["imbalance"].T[:, 1:], side * orders.gather(tilt)[:, :-1], atol=1e-6
+    )
 
 
 def test_no_news_where_few_symbols_trade() -> None:
@@ -119,7 +147,11 @@ def test_no_news_where_few_symbols_trade() -> None:
 
 
 def test_fields_stay_in_their_ranges_when_prices_leave_them() -> None:
-    wild = replace(DATA, **{name: getattr(DATA, name).copy() for name in ("open", "high", "low", "close")}, amount=None)
+    wild = replace(
+        DATA,
+        **{name: getattr(DATA, name).copy() for name in ("open", "high", "low", "close")},
+        amount=None,
+    )
     for name in ("open", "high", "low", "close"):
         getattr(wild, name)[..., 20:] *= 40.0
     world = make(wild, starts=[15])
@@ -134,7 +166,10 @@ def test_fields_stay_in_their_ranges_when_prices_leave_them() -> None:
 def test_nothing_up_to_a_step_depends_on_later_bars(step: int) -> None:
     start = 10
     later = slice(start + step + 1, None)
-    changed = {name: getattr(DATA, name).copy() for name in ("open", "high", "low", "close", "volume", "amount")}
+    changed = {
+        name: getattr(DATA, name).copy()
+        for name in ("open", "high", "low", "close", "volume", "amount")
+    }
     order = np.random.default_rng(0).permutation(len(DATA.grid) - start - step - 1)
     for values in changed.values():
         values[:, -1, later] = values[:, -1, later][..., order]
@@ -162,8 +197,17 @@ def test_both_sides_of_a_pair_trade_the_same_window_and_mirror_each_other() -> N
     assert set(DATA.dates[orders.row % len(DATA.dates)]) <= set(dates)
     assert orders.start.min() >= 0 and orders.start.max() + HORIZON <= len(DATA.grid)
     _, fields = play(world, episodes, np.full((40, HORIZON), 0.2))
-    for name in ("fill_price", "mid_before", "mid_after", "no_order_mid", "twap_fill_price", "benchmark_price"):
-        np.testing.assert_allclose(fields[name][:, :half] + fields[name][:, half:], 2.0, atol=3e-7, err_msg=name)
+    for name in (
+        "fill_price",
+        "mid_before",
+        "mid_after",
+        "no_order_mid",
+        "twap_fill_price",
+        "benchmark_price",
+    ):
+        np.testing.assert_allclose(
+            fields[name][:, :half] + fields[name][:, half:], 2.0, atol=3e-7, err_msg=name
+        )
     for name in ("news", "imbalance"):
         np.testing.assert_array_equal(fields[name][:, :half], -fields[name][:, half:])
     for name in ("traded_share", "inventory_left", "forced_share", "volatility"):
@@ -174,7 +218,9 @@ def test_whoever_waits_to_the_end_is_forced_to_trade_everything() -> None:
     world = make()
     _, fields = play(world, world.draw(np.random.default_rng(0), 8), np.zeros((8, HORIZON)))
     np.testing.assert_array_equal(fields["forced_share"][-1], 1.0)
-    np.testing.assert_array_equal(fields["traded_share"], np.r_[np.zeros(HORIZON - 1), 1.0][:, None] * np.ones(8))
+    np.testing.assert_array_equal(
+        fields["traded_share"], np.r_[np.zeros(HORIZON - 1), 1.0][:, None] * np.ones(8)
+    )
     np.testing.assert_array_equal(fields["fill_price"][:-1], fields["benchmark_price"][:-1])
 
 
@@ -266,7 +312,8 @@ def test_imagined_history_is_data_like_any_other_and_says_what_it_is() -> None:
 
 def test_imagination_sees_all_symbols_of_a_date_and_no_absent_session() -> None:
     holes = {
-        name: getattr(DATA, name).copy() for name in ("open", "high", "low", "close", "volume", "amount", "traded")
+        name: getattr(DATA, name).copy()
+        for name in ("open", "high", "low", "close", "volume", "amount", "traded")
     }
     for name, values in holes.items():
         values[2, 1] = np.nan if name in ("open", "high", "low", "close") else 0

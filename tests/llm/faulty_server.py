@@ -16,9 +16,19 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 TRANSIENT = (
-    "rate_limit", "error_500", "error_502", "error_503", "silent", "stalled", "reset", "garbage", "half_json", "huge",
-    "no_choices", "null_content",
-)  # fmt: skip
+    "rate_limit",
+    "error_500",
+    "error_502",
+    "error_503",
+    "silent",
+    "stalled",
+    "reset",
+    "garbage",
+    "half_json",
+    "huge",
+    "no_choices",
+    "null_content",
+)
 """The twelve faults that may pass when asked again."""
 HUGE_BYTES = 10_000_000
 
@@ -78,7 +88,9 @@ class Handler(BaseHTTPRequestHandler):
         with self.server.books.lock:
             self.server.books.tokens_in += usage["prompt_tokens"]
             self.server.books.tokens_out += usage["completion_tokens"]
-        return json.dumps({"usage": usage, "model": "m", "choices": [choice] * n, **changes}).encode()
+        return json.dumps(
+            {"usage": usage, "model": "m", "choices": [choice] * n, **changes}
+        ).encode()
 
     def unreported(self) -> None:
         with self.server.books.lock:
@@ -150,13 +162,17 @@ class Handler(BaseHTTPRequestHandler):
         self.send(200, self.answer(choices=[{"message": {"role": "assistant", "content": None}}]))
 
     def blank(self) -> None:
-        self.send(200, self.answer(choices=[{"message": {"content": " \n"}, "finish_reason": "stop"}]))
+        self.send(
+            200, self.answer(choices=[{"message": {"content": " \n"}, "finish_reason": "stop"}])
+        )
 
     def no_body(self) -> None:
         self.send(200, b"")
 
     def odd_types(self) -> None:
-        self.send(200, self.answer(choices=[3, {"message": []}, {"message": {"content": ["a"]}}, None]))
+        self.send(
+            200, self.answer(choices=[3, {"message": []}, {"message": {"content": ["a"]}}, None])
+        )
 
     def deep(self) -> None:
         self.unreported()
@@ -167,7 +183,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def no_usage(self) -> None:
         self.unreported()
-        self.send(200, b'{"choices": [{"message": {"content": "abcd"}, "finish_reason": "length"}]}')
+        self.send(
+            200, b'{"choices": [{"message": {"content": "abcd"}, "finish_reason": "length"}]}'
+        )
 
     def unauthorised(self) -> None:
         self.send(401, f"wrong key: {self.headers['Authorization']}".encode())
@@ -214,7 +232,9 @@ class FaultyServer(ThreadingHTTPServer):
 @contextmanager
 def running(server: FaultyServer) -> Iterator[FaultyServer]:
     """The server in a thread of its own."""
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield server

@@ -24,7 +24,9 @@ from se_rl.llm.catalog import ModelSource
 from se_rl.llm.engine import CARD, WEIGHTS, LoraSettings
 from se_rl.llm.local import LocalDesigner
 
-REAL_SMOLLM2 = cache_folder() / "models" / "smollm2"  # the user's own, asked for before tests get a private cache
+REAL_SMOLLM2 = (
+    cache_folder() / "models" / "smollm2"
+)  # the user's own, asked for before tests get a private cache
 REQUEST = Request(MESSAGES, grammar=GRAMMAR, max_tokens=120, seed=11)
 
 
@@ -61,8 +63,15 @@ def test_proposals_of_a_local_model_carry_all_that_learning_needs(designer: Loca
     for proposal in proposals:
         assert re.fullmatch(PATTERN, proposal.text) and proposal.finish == "stop"
         assert proposal.model == "tiny" and proposal.adapter is None and proposal.request is REQUEST
-        assert proposal.tokens and proposal.drawn and proposal.masks is not None and proposal.log_prob is not None
-        assert proposal.output_tokens == len(proposal.tokens) and proposal.masks.shape[0] == len(proposal.drawn)
+        assert (
+            proposal.tokens
+            and proposal.drawn
+            and proposal.masks is not None
+            and proposal.log_prob is not None
+        )
+        assert proposal.output_tokens == len(proposal.tokens) and proposal.masks.shape[0] == len(
+            proposal.drawn
+        )
         allowed = np.unpackbits(proposal.masks, axis=1, bitorder="little")
         assert all(row[proposal.tokens[j]] for row, j in zip(allowed, proposal.drawn, strict=True))
         assert (allowed.sum(1) > 1).all()
@@ -73,9 +82,13 @@ def test_proposals_of_a_local_model_carry_all_that_learning_needs(designer: Loca
     assert designer.propose(Request("x", max_tokens=3, temperature=0.0), 1)[0].log_prob is None
 
 
-def test_the_kept_beginning_of_a_prompt_changes_no_byte(designer: LocalDesigner, folder: Path) -> None:
+def test_the_kept_beginning_of_a_prompt_changes_no_byte(
+    designer: LocalDesigner, folder: Path
+) -> None:
     first = designer.propose(REQUEST, 3)
-    follow_up = Request([MESSAGES[0], {"role": "user", "content": "Another one."}], max_tokens=20, seed=1)
+    follow_up = Request(
+        [MESSAGES[0], {"role": "user", "content": "Another one."}], max_tokens=20, seed=1
+    )
     kept = designer.propose(follow_up, 3)
     assert len(designer._engine.prefixes) == 1
     fresh = LocalDesigner(folder, threads=1).propose(follow_up, 3)
@@ -89,7 +102,11 @@ def test_a_step_raises_what_was_good_and_lowers_what_was_bad(designer: LocalDesi
     base = designer.log_probs(proposals)
     assert torch.equal(learner.log_probs(proposals), base)  # a fresh adapter is neutral
     first = learner.update(proposals, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], learning_rate=2e-4)
-    assert first["drift"] < 1e-4 and first["kl"] == pytest.approx(0.0, abs=1e-6) and first["entropy"] > 0
+    assert (
+        first["drift"] < 1e-4
+        and first["kl"] == pytest.approx(0.0, abs=1e-6)
+        and first["entropy"] > 0
+    )
     for _ in range(5):
         later = learner.update(proposals, [1.0, 0.0, 0.0, 0.0, 0.0, 0.0], learning_rate=2e-4)
     assert learner.log_probs(proposals)[0] > base[0] + 0.02
@@ -125,7 +142,11 @@ def test_chunks_and_several_prompts_do_not_change_a_step(
     designer: LocalDesigner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = Request("A different prompt.", grammar=GRAMMAR, max_tokens=120, seed=5)
-    proposals = [p for pair in zip(designer.propose(REQUEST, 3), designer.propose(other, 3), strict=True) for p in pair]
+    proposals = [
+        p
+        for pair in zip(designer.propose(REQUEST, 3), designer.propose(other, 3), strict=True)
+        for p in pair
+    ]
     advantages, after = [0.5, 1.0, -1.0, 0.2, 0.3, -0.7], []
     for budget in (100_000, 40):
         monkeypatch.setattr(local, "_CHUNK_TOKENS", budget)
@@ -136,7 +157,9 @@ def test_chunks_and_several_prompts_do_not_change_a_step(
     assert not torch.allclose(after[0], designer.log_probs(proposals), atol=1e-4)
 
 
-def test_adapters_survive_the_disk_with_their_norms(designer: LocalDesigner, folder: Path, tmp_path: Path) -> None:
+def test_adapters_survive_the_disk_with_their_norms(
+    designer: LocalDesigner, folder: Path, tmp_path: Path
+) -> None:
     learner = designer.new_adapter("lle", seed=2)
     proposals = learner.propose(REQUEST, 4)
     for _ in range(3):
@@ -144,21 +167,33 @@ def test_adapters_survive_the_disk_with_their_norms(designer: LocalDesigner, fol
     saved = learner.save_adapter(tmp_path / "deep" / "adapter", notes={"pa_bps": 0.3})
     learner.save_adapter(saved)  # again, over the old one
     tensors = load_file(saved / WEIGHTS)
-    assert sum("norm" in name for name in tensors) == 5 and sum("lora_" in name for name in tensors) == 8
+    assert (
+        sum("norm" in name for name in tensors) == 5
+        and sum("lora_" in name for name in tensors) == 8
+    )
     loaded = LocalDesigner(folder, threads=1).with_adapter(saved)
     assert loaded.adapter == "lle@3"
     assert torch.equal(loaded.log_probs(proposals), learner.log_probs(proposals))
-    assert not torch.allclose(loaded.with_adapter(None).log_probs(proposals), learner.log_probs(proposals), atol=1e-3)
+    assert not torch.allclose(
+        loaded.with_adapter(None).log_probs(proposals), learner.log_probs(proposals), atol=1e-3
+    )
     assert loaded.update(proposals, [1.0, 0.0, 0.0, 0.0])["drift"] > 0 and loaded.adapter == "lle@4"
     assert [path.name for path in saved.parent.iterdir()] == ["adapter"]
 
 
-def test_adapters_of_other_bases_and_broken_ones_are_refused(designer: LocalDesigner, tmp_path: Path) -> None:
-    saved = designer.new_adapter("lle", settings=LoraSettings(rank=2, norms=False)).save_adapter(tmp_path / "adapter")
+def test_adapters_of_other_bases_and_broken_ones_are_refused(
+    designer: LocalDesigner, tmp_path: Path
+) -> None:
+    saved = designer.new_adapter("lle", settings=LoraSettings(rank=2, norms=False)).save_adapter(
+        tmp_path / "adapter"
+    )
     stranger = LocalDesigner(build_model(tmp_path / "stranger", seed=9), threads=1)
     with pytest.raises(LlmError, match="was trained on tiny"):
         stranger.with_adapter(saved)
-    assert json.loads((saved / CARD).read_text())["base_sha256"] == designer._engine.source.base_sha256()
+    assert (
+        json.loads((saved / CARD).read_text())["base_sha256"]
+        == designer._engine.source.base_sha256()
+    )
     (saved / WEIGHTS).write_bytes(b"cut")
     for place in (saved, tmp_path / "nothing"):
         with pytest.raises(LlmError, match="not a whole adapter"):
@@ -190,7 +225,9 @@ def test_a_damaged_model_folder_is_an_error_in_one_line(folder: Path, tmp_path: 
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.skipif(not REAL_SMOLLM2.is_dir(), reason="smollm2 is not here; run: se-rl llm pull smollm2")
+@pytest.mark.skipif(
+    not REAL_SMOLLM2.is_dir(), reason="smollm2 is not here; run: se-rl llm pull smollm2"
+)
 def test_the_real_default_model_writes_and_learns() -> None:
     threads = torch.get_num_threads()
     designer = LocalDesigner(ModelSource("smollm2", REAL_SMOLLM2), threads=1)

@@ -1,4 +1,4 @@
-"""Two-stage validation through the real locked room."""
+"""Two-stage validation through the real sandbox."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import pytest
 
 from se_rl.environments.worlds import FIELD_NAMES, HIGHEST, LOWEST
 from se_rl.llm import code_validator
-from se_rl.llm.code_validator import CodeValidator, ValidationResult, recorded_steps, shared_room
+from se_rl.llm.code_validator import CodeValidator, ValidationResult, recorded_steps, shared_sandbox
 from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
 from se_rl.sandbox.calls import Result
-from se_rl.sandbox.server import Room
+from se_rl.sandbox.server import Sandbox
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "modules"))
 from zoo import ZOO
@@ -43,7 +43,9 @@ def test_the_example_of_the_specification() -> None:
     assert result.isolation in ("strong", "standard") and result.seconds > 0
     assert len(result.fingerprint) == 64 and result.behaviour.shape == (64,)
     again = CodeValidator().validate(code)
-    assert again.fingerprint == result.fingerprint and np.array_equal(again.behaviour, result.behaviour)
+    assert again.fingerprint == result.fingerprint and np.array_equal(
+        again.behaviour, result.behaviour
+    )
 
 
 @pytest.mark.parametrize("code_type, source", SAMPLES)
@@ -54,7 +56,7 @@ def test_ordinary_modules_pass_behind_the_lock(code_type: str, source: str) -> N
 
 def test_all_validators_share_one_room() -> None:
     CodeValidator().validate(_reward(f"return {GAIN}"))
-    assert len({id(shared_room()) for _ in range(2)}) == 1
+    assert len({id(shared_sandbox()) for _ in range(2)}) == 1
 
 
 REFUSED = {
@@ -83,7 +85,9 @@ def test_faulty_modules_are_refused_at_runtime(name: str) -> None:
 
 
 def test_an_endless_loop_ends() -> None:
-    result = CodeValidator(seconds=0.5).validate(_reward(f"while True:\n        x = {GAIN}\n    return x"))
+    result = CodeValidator(seconds=0.5).validate(
+        _reward(f"while True:\n        x = {GAIN}\n    return x")
+    )
     assert (result.stage, result.is_valid) == ("runtime", False)
     assert "did not end within 0.5 s" in result.error_message
 
@@ -91,7 +95,10 @@ def test_an_endless_loop_ends() -> None:
 def test_two_threads_may_validate_at_once() -> None:
     results: list[ValidationResult] = []
     sources = [_reward(f"return {k} * {GAIN}") for k in (1.0, 2.0)]
-    threads = [threading.Thread(target=lambda s=s: results.append(CodeValidator().validate(s))) for s in sources]
+    threads = [
+        threading.Thread(target=lambda s=s: results.append(CodeValidator().validate(s)))
+        for s in sources
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -100,9 +107,15 @@ def test_two_threads_may_validate_at_once() -> None:
 
 
 def test_the_static_stage_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(code_validator, "shared_room", lambda *_, **__: pytest.fail("a room was asked for"))
+    monkeypatch.setattr(
+        code_validator, "shared_sandbox", lambda *_, **__: pytest.fail("a room was asked for")
+    )
     result = CodeValidator().validate("import os\n" + _reward(f"return {GAIN}"))
-    assert (result.is_valid, result.stage, result.isolation) == (False, "static", "none (never ran)")
+    assert (result.is_valid, result.stage, result.isolation) == (
+        False,
+        "static",
+        "none (never ran)",
+    )
     assert "`import os` is not allowed" in result.error_message
 
 
@@ -112,7 +125,9 @@ def test_text_that_is_no_module(source: str) -> None:
 
 
 def test_an_unknown_kind_is_the_caller_s_mistake() -> None:
-    with pytest.raises(ValueError, match=r"no code_type 'rewards'; use one of reward, network") as caught:
+    with pytest.raises(
+        ValueError, match=r"no code_type 'rewards'; use one of reward, network"
+    ) as caught:
         CodeValidator().validate("x = 1", "rewards")
     assert "\n" not in str(caught.value)
 
@@ -120,7 +135,7 @@ def test_an_unknown_kind_is_the_caller_s_mistake() -> None:
 @pytest.fixture
 def no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that can lock nothing."""
-    monkeypatch.setattr(code_validator, "Room", partial(Room, layers=()))
+    monkeypatch.setattr(code_validator, "Room", partial(Sandbox, layers=()))
 
 
 def test_without_a_lock_nothing_runs(no_lock: None) -> None:
@@ -134,18 +149,23 @@ def test_unsafe_is_said_and_a_dead_server_replaced(no_lock: None) -> None:
     for _ in range(2):
         result = validator.validate(_reward(f"return {GAIN}"))
         assert (result.is_valid, result.isolation) == (True, "none (unsafe)")
-        os.kill(shared_room("se_rl.sandbox.worker", unsafe=True).pid, signal.SIGKILL)
+        os.kill(shared_sandbox("se_rl.sandbox.worker", unsafe=True).pid, signal.SIGKILL)
 
 
 def test_a_room_of_one_s_own_is_not_replaced() -> None:
-    with Room("se_rl.sandbox.worker") as room:
+    with Sandbox("se_rl.sandbox.worker") as sandbox:
         pass
-    result = CodeValidator(room).validate(_reward(f"return {GAIN}"))
+    result = CodeValidator(sandbox).validate(_reward(f"return {GAIN}"))
     assert (result.is_valid, result.stage) == (False, "sandbox") and "gone" in result.error_message
 
 
 def _judged(**value: Any) -> ValidationResult:
-    good = {"error": "", "fingerprint": "0" * 64, "behaviour": np.zeros(64, np.float32), "warnings": []}
+    good = {
+        "error": "",
+        "fingerprint": "0" * 64,
+        "behaviour": np.zeros(64, np.float32),
+        "warnings": [],
+    }
     run = Result("ok", good | value, "", 0.1, "strong")
     return code_validator._judged(run, run, seconds=1.0, deadline=20.0)
 
@@ -153,11 +173,18 @@ def _judged(**value: Any) -> ValidationResult:
 @pytest.mark.parametrize(
     "forged",
     [
-        {"fingerprint": "x"}, {"fingerprint": 7}, {"fingerprint": None}, {"behaviour": np.zeros(63, np.float32)},
-        {"behaviour": [0.0] * 64}, {"behaviour": np.full(64, np.nan, np.float32)}, {"behaviour": np.zeros(64)},
-        {"error": None}, {"error": ["\x1b"]}, {"error": "obey\n" * 1000},
+        {"fingerprint": "x"},
+        {"fingerprint": 7},
+        {"fingerprint": None},
+        {"behaviour": np.zeros(63, np.float32)},
+        {"behaviour": [0.0] * 64},
+        {"behaviour": np.full(64, np.nan, np.float32)},
+        {"behaviour": np.zeros(64)},
+        {"error": None},
+        {"error": ["\x1b"]},
+        {"error": "obey\n" * 1000},
     ],
-)  # fmt: skip
+)
 def test_forged_verdicts_are_refused(forged: dict[str, Any]) -> None:
     result = _judged(**forged)
     assert (result.is_valid, result.stage) == (False, "runtime")
@@ -193,7 +220,9 @@ def test_recorded_schedules_have_the_merit_they_are_said_to_have(world: str) -> 
     np.testing.assert_allclose(named["traded_share"].sum(axis=1), 1.0, atol=1e-3)
     merit = steps[f"merit_{world}"]
     assert (merit[0], np.nanmax(merit), np.nanmin(merit)) == (0.0, 1.0, -1.0)
-    assert all(shortfall[merit == 1.0] > shortfall[0]) and all(shortfall[merit == -1.0] < shortfall[0])
+    assert all(shortfall[merit == 1.0] > shortfall[0]) and all(
+        shortfall[merit == -1.0] < shortfall[0]
+    )
 
 
 def test_the_same_seed_records_the_same_steps() -> None:

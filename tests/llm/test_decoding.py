@@ -29,7 +29,12 @@ WORDS = 'start: "a" | "b" | "cc" | "cd" | "cde"'
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     threads = torch.get_num_threads()
-    yield Engine(resolve(build_model(tmp_path_factory.mktemp("tiny"))), threads=1, dtype="float32", device="cpu")
+    yield Engine(
+        resolve(build_model(tmp_path_factory.mktemp("tiny"))),
+        threads=1,
+        dtype="float32",
+        device="cpu",
+    )
     torch.set_num_threads(threads)
 
 
@@ -50,7 +55,9 @@ def text(engine: Engine, answer: Answer) -> str:
 def as_proposal(answer: Answer, temperature: float = 1.0) -> Proposal:
     masks = np.stack(answer.masks) if answer.masks else None
     request = Request("x", temperature=temperature)
-    return Proposal("", tokens=tuple(answer.tokens), drawn=tuple(answer.drawn), masks=masks, request=request)
+    return Proposal(
+        "", tokens=tuple(answer.tokens), drawn=tuple(answer.drawn), masks=masks, request=request
+    )
 
 
 def reference_log_prob(
@@ -59,13 +66,22 @@ def reference_log_prob(
     """Token by token with the library's own attention and no cache; the grammar is asked anew at every token."""
     matcher, total = engine.matcher(grammar), 0.0
     for position, token in enumerate(answer.tokens):
-        logits = model(torch.tensor([[*prompt, *answer.tokens[:position]]])).logits[0, -1].double() / heat
+        logits = (
+            model(torch.tensor([[*prompt, *answer.tokens[:position]]])).logits[0, -1].double()
+            / heat
+        )
         if matcher is not None:
             bits = np.frombuffer(matcher.compute_bitmask(), np.uint8)
-            allowed = torch.from_numpy(np.unpackbits(bits, bitorder="little", count=len(logits)).astype(bool))
+            allowed = torch.from_numpy(
+                np.unpackbits(bits, bitorder="little", count=len(logits)).astype(bool)
+            )
             logits[~allowed] = -torch.inf
             forced = matcher.compute_ff_tokens()[:1]
-            assert position in answer.drawn or forced == [token] or allowed.nonzero().tolist() == [[token]]
+            assert (
+                position in answer.drawn
+                or forced == [token]
+                or allowed.nonzero().tolist() == [[token]]
+            )
         if matcher is None or position in answer.drawn:
             total += float(logits.log_softmax(-1)[token])
         if matcher is not None and token not in engine.ends:
@@ -77,10 +93,14 @@ def reference_log_prob(
 def test_log_probs_are_those_of_an_independent_reading(
     engine: Engine, prompt: list[int], grammar: str | None, heat: float
 ) -> None:
-    answers = sampler(engine, grammar, temperature=heat, max_tokens=60 if grammar else 12).sample(prompt, 5, seed=3)
+    answers = sampler(engine, grammar, temperature=heat, max_tokens=60 if grammar else 12).sample(
+        prompt, 5, seed=3
+    )
     plain = AutoModelForCausalLM.from_pretrained(engine.source.folder, dtype="float32").eval()
     with torch.no_grad():
-        expected = [reference_log_prob(engine, plain, prompt, answer, grammar, heat) for answer in answers]
+        expected = [
+            reference_log_prob(engine, plain, prompt, answer, grammar, heat) for answer in answers
+        ]
     again = log_probs(engine.model, prompt, [as_proposal(answer, heat) for answer in answers])
     assert np.allclose([answer.log_prob for answer in answers], expected, atol=1e-4)
     assert np.allclose(again.detach(), expected, atol=1e-4)
@@ -95,10 +115,14 @@ def test_an_answer_is_the_same_in_any_company(engine: Engine, prompt: list[int])
     other = sampler(engine).sample(prompt, 3, seed=8)
     assert [a.tokens for a in other] != [a.tokens for a in few]
     exact = log_probs(engine.model, prompt, [as_proposal(a) for a in many])
-    assert np.allclose(exact.detach(), [a.log_prob for a in many], atol=1e-4)  # also those that took a freed row
+    assert np.allclose(
+        exact.detach(), [a.log_prob for a in many], atol=1e-4
+    )  # also those that took a freed row
 
 
-def test_forced_tokens_fed_together_or_one_by_one_are_the_same(engine: Engine, prompt: list[int]) -> None:
+def test_forced_tokens_fed_together_or_one_by_one_are_the_same(
+    engine: Engine, prompt: list[int]
+) -> None:
     fast = sampler(engine).sample(prompt, 12, seed=1)
     slow = sampler(engine, fast_forward=False).sample(prompt, 12, seed=1)
     assert [a.tokens for a in fast] == [a.tokens for a in slow]
@@ -108,8 +132,12 @@ def test_forced_tokens_fed_together_or_one_by_one_are_the_same(engine: Engine, p
 
 
 @given(seed=st.integers(0, 2**40), heat=st.sampled_from([0.0, 0.3, 1.0, 5.0]))
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_grammar_is_always_obeyed(engine: Engine, prompt: list[int], seed: int, heat: float) -> None:
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_the_grammar_is_always_obeyed(
+    engine: Engine, prompt: list[int], seed: int, heat: float
+) -> None:
     for answer in sampler(engine, temperature=heat).sample(prompt, 6, seed=seed):
         assert answer.finish == "stop"
         assert re.fullmatch(PATTERN, text(engine, answer))
@@ -137,11 +165,15 @@ def test_temperature_nought_takes_the_likeliest_token(engine: Engine, prompt: li
             ids.append(token)
 
 
-def test_an_answer_is_cut_at_the_limit_and_a_forced_one_needs_no_draw(engine: Engine, prompt: list[int]) -> None:
+def test_an_answer_is_cut_at_the_limit_and_a_forced_one_needs_no_draw(
+    engine: Engine, prompt: list[int]
+) -> None:
     cut = sampler(engine, max_tokens=9).sample(prompt, 2, seed=0)
     assert [(a.finish, len(a.tokens)) for a in cut] == [("length", 9)] * 2
     forced = sampler(engine, 'start: "hello"').sample(prompt, 2, seed=0)
-    assert [(text(engine, a), a.finish, a.drawn, a.log_prob) for a in forced] == [("hello", "stop", [], 0.0)] * 2
+    assert [(text(engine, a), a.finish, a.drawn, a.log_prob) for a in forced] == [
+        ("hello", "stop", [], 0.0)
+    ] * 2
     mixed = log_probs(engine.model, prompt, [as_proposal(cut[0]), as_proposal(forced[0])])
     assert mixed.tolist() == pytest.approx([cut[0].log_prob, 0.0], abs=1e-4)
 
@@ -149,7 +181,10 @@ def test_an_answer_is_cut_at_the_limit_and_a_forced_one_needs_no_draw(engine: En
 def test_a_prompt_read_in_two_parts_gives_the_same(engine: Engine, prompt: list[int]) -> None:
     cache = PromptCache()
     read(engine.model, prompt[:20], cache)
-    whole, parts = sampler(engine).sample(prompt, 4, seed=2), sampler(engine).sample(prompt, 4, seed=2, cache=cache)
+    whole, parts = (
+        sampler(engine).sample(prompt, 4, seed=2),
+        sampler(engine).sample(prompt, 4, seed=2, cache=cache),
+    )
     assert [a.tokens for a in whole] == [a.tokens for a in parts]
     assert cache.length == 20 and not cache.own
 
@@ -163,8 +198,12 @@ def test_gradients_are_those_of_the_plain_model(engine: Engine, prompt: list[int
         scores.gather(1, ids[0, len(prompt) :, None]).sum().backward()
     engine.model.requires_grad_(True)
     log_probs(engine.model, prompt, [as_proposal(answer) for answer in answers]).sum().backward()
-    for (name, ours), theirs in zip(engine.model.named_parameters(), plain.parameters(), strict=True):
-        assert torch.allclose(ours.grad, theirs.grad, atol=1e-3 * float(theirs.grad.abs().max())), name
+    for (name, ours), theirs in zip(
+        engine.model.named_parameters(), plain.parameters(), strict=True
+    ):
+        assert torch.allclose(ours.grad, theirs.grad, atol=1e-3 * float(theirs.grad.abs().max())), (
+            name
+        )
     engine.model.zero_grad()
     engine.model.requires_grad_(False)
 

@@ -18,16 +18,33 @@ import pytest
 from faulty_server import TRANSIENT, FaultyServer, deaf_port, free_port, running
 
 from se_rl.llm.backends import Designer, LlmError, Request, Unsupported
-from se_rl.llm.endpoint import EndpointDesigner, Limits, _retry_after_s
+from se_rl.llm.endpoint import EndpointDesigner, EndpointLimits, _retry_after_s
 from se_rl.llm.ledger import Entry, Ledger, read_answer, tokens_used
 
 KEY = "sk-a-secret-that-nobody-may-see"
-QUICK = Limits(tries=3, backoff_s=0.001, connect_timeout_s=0.3, read_timeout_s=0.5, deadline_s=20.0, max_bytes=100_000)
+QUICK = EndpointLimits(
+    tries=3,
+    backoff_s=0.001,
+    connect_timeout_s=0.3,
+    read_timeout_s=0.5,
+    deadline_s=20.0,
+    max_bytes=100_000,
+)
 OUTCOMES = {
-    "good": "ok", "rate_limit": "rate_limited", "error_500": "server_error", "error_502": "server_error",
-    "error_503": "server_error", "silent": "timeout", "stalled": "timeout", "reset": "reset", "garbage": "unparseable",
-    "half_json": "unparseable", "huge": "too_long", "no_choices": "schema", "null_content": "empty",
-}  # fmt: skip
+    "good": "ok",
+    "rate_limit": "rate_limited",
+    "error_500": "server_error",
+    "error_502": "server_error",
+    "error_503": "server_error",
+    "silent": "timeout",
+    "stalled": "timeout",
+    "reset": "reset",
+    "garbage": "unparseable",
+    "half_json": "unparseable",
+    "huge": "too_long",
+    "no_choices": "schema",
+    "null_content": "empty",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +99,10 @@ def test_thousand_calls_over_twelve_faults(server: FaultyServer) -> None:
     lost = [prompt for prompt, proposals in zip(calls, brought, strict=True) if not proposals]
     assert lost == [prompt for i, prompt in enumerate(calls) if fails(i) == 3]
     assert len(designer.failures) == len(lost)
-    assert all(failure.attempts == 3 and failure.missing == 1 and failure.reason for failure in designer.failures)
+    assert all(
+        failure.attempts == 3 and failure.missing == 1 and failure.reason
+        for failure in designer.failures
+    )
     assert server.books.requests.total() == sum(min(fails(i) + 1, 3) for i in range(1000))
     assert set(server.books.requests) == {*TRANSIENT, "good"}
     expected: Counter[str] = Counter()
@@ -100,7 +120,9 @@ def test_thousand_calls_over_twelve_faults(server: FaultyServer) -> None:
     )
 
 
-@pytest.mark.parametrize("mode", [*TRANSIENT, "blank", "odd_types", "half_a_letter", "deep", "no_body"])
+@pytest.mark.parametrize(
+    "mode", [*TRANSIENT, "blank", "odd_types", "half_a_letter", "deep", "no_body"]
+)
 def test_a_fault_that_stays_is_a_failure_with_its_reason(
     mode: str, server: FaultyServer, designer: EndpointDesigner
 ) -> None:
@@ -114,7 +136,9 @@ def test_a_fault_that_stays_is_a_failure_with_its_reason(
 
 def test_unparseable_answers_are_paid_for_once(server: FaultyServer) -> None:
     with closing(
-        EndpointDesigner(server.url, "m", limits=QUICK, usd_per_million_in=2e6, usd_per_million_out=3e6)
+        EndpointDesigner(
+            server.url, "m", limits=QUICK, usd_per_million_in=2e6, usd_per_million_out=3e6
+        )
     ) as designer:
         (proposal,) = designer.propose(Request("half_json 1"), 1)
     broken, whole = designer.ledger.entries
@@ -126,7 +150,7 @@ def test_unparseable_answers_are_paid_for_once(server: FaultyServer) -> None:
 
 
 def test_reading_stops_at_the_cap_and_at_the_deadline(server: FaultyServer) -> None:
-    limits = Limits(tries=3, backoff_s=0.001, read_timeout_s=0.5, deadline_s=0.5)
+    limits = EndpointLimits(tries=3, backoff_s=0.001, read_timeout_s=0.5, deadline_s=0.5)
     with closing(EndpointDesigner(server.url, "m", limits=limits)) as designer:
         assert designer.propose(Request("dripping 9", max_tokens=7), 1) == []
     assert outcomes(designer) == ["timeout"]
@@ -134,7 +158,10 @@ def test_reading_stops_at_the_cap_and_at_the_deadline(server: FaultyServer) -> N
     assert entry.estimated and 0 < entry.tokens_out <= 7
     with closing(EndpointDesigner(server.url, "m", limits=QUICK)) as designer:
         designer.propose(Request("huge 9", max_tokens=7), 1)
-    assert designer.failures[0].outcome == "too_long" and str(QUICK.max_bytes) in designer.failures[0].reason
+    assert (
+        designer.failures[0].outcome == "too_long"
+        and str(QUICK.max_bytes) in designer.failures[0].reason
+    )
     assert all(entry.tokens_out == 7 for entry in designer.ledger.entries)
 
 
@@ -184,7 +211,9 @@ def test_nobody_at_the_address() -> None:
                 assert designer.ledger.totals.tokens_in == 0
 
 
-@pytest.mark.parametrize("number, seen", [(socket.EAI_NONAME, ["unknown_host"]), (socket.EAI_AGAIN, ["connect"] * 3)])
+@pytest.mark.parametrize(
+    "number, seen", [(socket.EAI_NONAME, ["unknown_host"]), (socket.EAI_AGAIN, ["connect"] * 3)]
+)
 def test_an_unknown_host(number: int, seen: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def lookup(*_: Any, **__: Any) -> None:
         raise socket.gaierror(number, "no such name")
@@ -215,10 +244,23 @@ def test_the_key_reaches_the_server_and_nothing_else(
     assert ["you sent" in failure.reason for failure in designer.failures] == [False, True, True]
     assert set(server.books.keys) == {f"Bearer {key}" if key else None}
     assert ("refused the key" if key else "is not set") in str(caught.value)
-    stored = [repr(vars(designer)), repr(vars(designer._client)), repr(designer), repr(designer.failures)]
-    shown = [str(caught.value), repr(proposals), repr(designer.ledger.export()), caplog.text, *stored]
+    stored = [
+        repr(vars(designer)),
+        repr(vars(designer._client)),
+        repr(designer),
+        repr(designer.failures),
+    ]
+    shown = [
+        str(caught.value),
+        repr(proposals),
+        repr(designer.ledger.export()),
+        caplog.text,
+        *stored,
+    ]
     assert caplog.text and not any(KEY in text for text in shown)
-    assert caught.value.__cause__ is None and caught.value.__context__ is None  # no traceback leads to the headers
+    assert (
+        caught.value.__cause__ is None and caught.value.__context__ is None
+    )  # no traceback leads to the headers
     assert KEY.encode() not in pickle.dumps((designer.failures, designer.ledger.entries))
 
 
@@ -234,9 +276,18 @@ def test_a_key_that_cannot_be_sent_is_refused_unshown(
 
 
 @pytest.mark.parametrize(
-    "url", ["", "localhost:8000", "ftp://host/v1", "http://", "http://host:99999/v1", f"https://me:{KEY}@host/v1",
-            f"ftp://{KEY}@host", f"https://host/v1?key={KEY}"],
-)  # fmt: skip
+    "url",
+    [
+        "",
+        "localhost:8000",
+        "ftp://host/v1",
+        "http://",
+        "http://host:99999/v1",
+        f"https://me:{KEY}@host/v1",
+        f"ftp://{KEY}@host",
+        f"https://host/v1?key={KEY}",
+    ],
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(LlmError, match="base_url") as caught:
         EndpointDesigner(url, "m")
@@ -278,7 +329,9 @@ def test_a_retry_sends_the_same_seed_unless_the_answer_was_empty(
 def test_what_is_sent(server: FaultyServer) -> None:
     extra = {"max_tokens": None, "max_completion_tokens": 9}
     with closing(
-        EndpointDesigner(server.url, "m", limits=QUICK, grammar_field="structured_outputs.grammar", extra=extra)
+        EndpointDesigner(
+            server.url, "m", limits=QUICK, grammar_field="structured_outputs.grammar", extra=extra
+        )
     ) as designer:
         chat = ({"role": "system", "content": "s"}, {"role": "user", "content": "no_usage 1"})
         (proposal,) = designer.propose(Request(chat, grammar="start: /a/", temperature=0.5), 1)
@@ -317,6 +370,6 @@ def test_a_text_that_speaks_of_usage_does_not_change_the_bill() -> None:
 
 def test_limits_are_checked() -> None:
     with pytest.raises(LlmError, match="tries is 0"):
-        Limits(tries=0)
+        EndpointLimits(tries=0)
     with pytest.raises(LlmError, match="deadline_s is nan"):
-        Limits(deadline_s=float("nan"))
+        EndpointLimits(deadline_s=float("nan"))

@@ -15,7 +15,12 @@ from tiny_outcomes import drawn, outcomes_of
 
 from se_rl.llm.backends import Designer
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
-from se_rl.llm.high_level_enhancement import HighLevelEnhancement, InstructionPopulation, PerformanceBuffer, Tried
+from se_rl.llm.high_level_enhancement import (
+    HighLevelEnhancement,
+    InstructionPopulation,
+    PerformanceBuffer,
+    Tried,
+)
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.low_level_enhancement import LowLevelEnhancement
 
@@ -34,7 +39,9 @@ def designer(folder: Path) -> Iterator[LocalDesigner]:
 
 def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
     population, buffer = InstructionPopulation(), PerformanceBuffer()
-    kit = DualLevelEnhancementKit(HighLevelEnhancement(population, buffer, seed=1), LowLevelEnhancement(), seed=1)
+    kit = DualLevelEnhancementKit(
+        HighLevelEnhancement(population, buffer, seed=1), LowLevelEnhancement(), seed=1
+    )
     macro, micro = (choice.instruction for choice in kit.choose("reward", np.random.default_rng(0)))
     proposals = drawn(designer, 1, n=4)
     outcomes = [
@@ -50,7 +57,9 @@ def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
     changed = kit.enhance(outcomes, cast(Designer, designer), 1)
     assert changed["learned"].moved and changed["designer"].adapter == "lle@1"
     assert {row["id"] for row in changed["credits"]} == {macro.id, micro.id}
-    booked = -0.5 + sum(outcome.gained for outcome in outcomes[2:])  # the failure as the worst, the repeat as nothing
+    booked = -0.5 + sum(
+        outcome.gained for outcome in outcomes[2:]
+    )  # the failure as the worst, the repeat as nothing
     assert changed["credits"][0]["credit"] == pytest.approx(booked / (len(outcomes) + 4))
     assert len(buffer) == len(outcomes) and kit.history("reward", 4)
     assert changed["instructions"] and all(one.iteration == 1 for one in changed["instructions"])
@@ -60,12 +69,24 @@ def test_either_level_of_the_kit_may_be_left_out(designer: LocalDesigner) -> Non
     outcomes, rng = outcomes_of(drawn(designer, 1, n=4)), np.random.default_rng(0)
     low = DualLevelEnhancementKit(None, LowLevelEnhancement())
     macro, micro = low.choose("reward", rng)
-    assert {macro.instruction.id, micro.instruction.id} < {row["id"] for row in InstructionPopulation().rows()}
-    assert macro.instruction.kind == "macro" and micro.instruction.kind == "reward" and low.history("reward") == []
+    assert {macro.instruction.id, micro.instruction.id} < {
+        row["id"] for row in InstructionPopulation().rows()
+    }
+    assert (
+        macro.instruction.kind == "macro"
+        and micro.instruction.kind == "reward"
+        and low.history("reward") == []
+    )
     assert low.enhance(outcomes, cast(Designer, designer), 1)["learned"].moved
-    high = DualLevelEnhancementKit(HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0))
-    tried = [replace(o, tried=Tried("c", "reward", o.proposal.text, 1.0, o.gained)) for o in outcomes]
+    high = DualLevelEnhancementKit(
+        HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0)
+    )
+    tried = [
+        replace(o, tried=Tried("c", "reward", o.proposal.text, 1.0, o.gained)) for o in outcomes
+    ]
     changed = high.enhance(tried, cast(Designer, designer), 1, constrained=False)
-    assert changed["learned"] is None and changed["designer"] is designer and changed["instructions"]
+    assert (
+        changed["learned"] is None and changed["designer"] is designer and changed["instructions"]
+    )
     nothing = DualLevelEnhancementKit().enhance(outcomes, cast(Designer, designer), 1)
     assert nothing == {"designer": designer, "instructions": [], "credits": [], "learned": None}

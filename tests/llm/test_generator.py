@@ -16,7 +16,12 @@ from se_rl.llm.catalog import KNOWN
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.llm.commands import model_rows, pull_model
 from se_rl.llm.endpoint import EndpointDesigner
-from se_rl.llm.generator import DesignGenerator, GenerationError, LLMComponentGenerator, open_designer
+from se_rl.llm.generator import (
+    DesignGenerator,
+    GenerationError,
+    LLMComponentGenerator,
+    open_designer,
+)
 from se_rl.llm.ledger import Failure
 from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
 from se_rl.modules.grammar import GRAMMAR_BYTES, grammar, random_design
@@ -40,9 +45,15 @@ class Scripted:
     def propose(self, request: Request, n: int) -> list[Proposal]:
         self.asked.append(request)
         texts = [self._answer(request, i) for i in range(n)]
-        return [Proposal(text, output_tokens=9, model=self.name, request=request) for text in texts if text is not None]
+        return [
+            Proposal(text, output_tokens=9, model=self.name, request=request)
+            for text in texts
+            if text is not None
+        ]
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         raise Unsupported("a script does not learn")
 
 
@@ -61,7 +72,9 @@ class StaticStage:
     def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
         self.seen.append(code)
         problem = check_source(code, code_type)
-        return ValidationResult(problem is None, "static" if problem else "passed", problem.message if problem else "")
+        return ValidationResult(
+            problem is None, "static" if problem else "passed", problem.message if problem else ""
+        )
 
 
 def _fenced(source: str) -> str:
@@ -70,11 +83,15 @@ def _fenced(source: str) -> str:
 
 def test_good_answers_become_valid_attempts() -> None:
     designer = Scripted(lambda request, i: _fenced(GOOD))
-    (first, second) = DesignGenerator(designer, StaticStage()).generate("reward", 2, seed=7, micro="Punish risk.")
+    (first, second) = DesignGenerator(designer, StaticStage()).generate(
+        "reward", 2, seed=7, micro="Punish risk."
+    )
     assert first.is_valid and first.source == GOOD and first.repairs == 0 and first.faults == ()
     assert second.proposal is not None and second.proposal.text == _fenced(GOOD)
     (asked,) = designer.asked
-    assert asked.grammar is None and asked.seed == 7 and "Punish risk." in asked.messages[1]["content"]
+    assert (
+        asked.grammar is None and asked.seed == 7 and "Punish risk." in asked.messages[1]["content"]
+    )
 
 
 def test_a_module_is_mended_with_the_validators_words() -> None:
@@ -84,8 +101,15 @@ def test_a_module_is_mended_with_the_validators_words() -> None:
     assert attempt.is_valid and attempt.repairs == 2 and attempt.source == GOOD
     assert "nwes" in attempt.faults[0] and "no `reward`" in attempt.faults[1]
     first, second, third = (request.messages for request in designer.asked)
-    assert second[:2] == first and second[2]["content"] == _fenced(BAD) and attempt.faults[0] in second[3]["content"]
-    assert third[2]["content"] == "I am sorry." and len({request.seed for request in designer.asked}) == 3
+    assert (
+        second[:2] == first
+        and second[2]["content"] == _fenced(BAD)
+        and attempt.faults[0] in second[3]["content"]
+    )
+    assert (
+        third[2]["content"] == "I am sorry."
+        and len({request.seed for request in designer.asked}) == 3
+    )
 
 
 def test_failures_are_data_after_the_last_try() -> None:
@@ -101,14 +125,21 @@ def test_what_never_came_is_an_attempt_too() -> None:
     designer.failures.append(Failure("hash", "timeout", "silence for 180 s", attempts=5, missing=2))
     attempts = DesignGenerator(designer, StaticStage()).generate("reward", 3)
     assert [a.is_valid for a in attempts] == [True, False, False]
-    assert attempts[2].source is None and attempts[2].faults == ("no answer from scripted: silence for 180 s",)
+    assert attempts[2].source is None and attempts[2].faults == (
+        "no answer from scripted: silence for 180 s",
+    )
 
 
 def test_a_cut_answer_says_so() -> None:
     designer = Scripted(lambda request, i: None)
-    designer.propose = lambda request, n: [Proposal("```python\ndef rew", output_tokens=900, finish="length")]  # type: ignore[method-assign]
+    designer.propose = lambda request, n: [
+        Proposal("```python\ndef rew", output_tokens=900, finish="length")
+    ]  # type: ignore[method-assign]
     (attempt,) = DesignGenerator(designer, StaticStage(), tries=0).generate("reward")
-    assert attempt.faults == ("the answer was cut at 900 tokens; write a shorter module",) and attempt.repairs == 0
+    assert (
+        attempt.faults == ("the answer was cut at 900 tokens; write a shorter module",)
+        and attempt.repairs == 0
+    )
 
 
 def test_a_missing_lock_is_not_held_against_the_model() -> None:
@@ -118,18 +149,27 @@ def test_a_missing_lock_is_not_held_against_the_model() -> None:
 
     designer = Scripted(lambda request, i: _fenced(GOOD))
     (attempt,) = DesignGenerator(designer, NoRoom()).generate("reward")
-    assert not attempt.is_valid and attempt.faults == ("sandbox: no isolation here",) and len(designer.asked) == 1
+    assert (
+        not attempt.is_valid
+        and attempt.faults == ("sandbox: no isolation here",)
+        and len(designer.asked) == 1
+    )
 
 
 def test_local_models_write_under_the_grammar_and_repeats_are_drawn_again() -> None:
     def answer(request: Request, i: int) -> str:
         heat = request.temperature
-        return random_design("network", np.random.default_rng([request.seed, i if heat > 1.0 else i // 4]))
+        return random_design(
+            "network", np.random.default_rng([request.seed, i if heat > 1.0 else i // 4])
+        )
 
     designer, validator = Local(answer), StaticStage()
     attempts = DesignGenerator(designer, validator).generate("network", 8)
     assert len({a.source for a in attempts}) == 8 and all(a.is_valid for a in attempts)
-    assert designer.asked[0].grammar == grammar("network") and designer.asked[0].max_tokens == GRAMMAR_BYTES["network"]
+    assert (
+        designer.asked[0].grammar == grammar("network")
+        and designer.asked[0].max_tokens == GRAMMAR_BYTES["network"]
+    )
     assert [request.temperature for request in designer.asked] == [1.0, 1.5]
     assert len(validator.seen) == 8
 
@@ -146,7 +186,10 @@ def test_the_mode_can_be_chosen() -> None:
     local, remote = Local(lambda request, i: GOOD), Scripted(lambda request, i: GOOD)
     assert isinstance(remote, Designer)
     assert DesignGenerator(local).constrained and not DesignGenerator(remote).constrained
-    assert not DesignGenerator(local, mode="free").constrained and DesignGenerator(remote, mode="grammar").constrained
+    assert (
+        not DesignGenerator(local, mode="free").constrained
+        and DesignGenerator(remote, mode="grammar").constrained
+    )
     coder = Local(lambda request, i: GOOD)
     coder.name = "qwen-coder"
     assert not DesignGenerator(coder).constrained
@@ -174,8 +217,12 @@ def test_component_calls_return_source() -> None:
 
 
 def test_a_component_that_never_comes_raises_with_the_reasons() -> None:
-    make = LLMComponentGenerator(Scripted(lambda request, i: _fenced(BAD)), StaticStage(), tries=1, candidates=2)
-    with pytest.raises(GenerationError, match=r"scripted wrote no valid reward in 2 attempts: static: line .*nwes"):
+    make = LLMComponentGenerator(
+        Scripted(lambda request, i: _fenced(BAD)), StaticStage(), tries=1, candidates=2
+    )
+    with pytest.raises(
+        GenerationError, match=r"scripted wrote no valid reward in 2 attempts: static: line .*nwes"
+    ):
         make.generate_reward_function()
 
 
@@ -197,21 +244,44 @@ def test_a_design_passes_the_real_validator() -> None:
 
 def test_the_benchmark_counts_what_was_written() -> None:
     def answer(request: Request, i: int) -> str:
-        return GOOD if i % 2 else f"def reward(step):\n    return {request.seed % 97 + i}.0 * step.news\n"
+        return (
+            GOOD
+            if i % 2
+            else f"def reward(step):\n    return {request.seed % 97 + i}.0 * step.news\n"
+        )
 
-    result = bench_llm(Scripted(answer), n=6, modules=("reward",), mode="free", validator=StaticStage())
+    result = bench_llm(
+        Scripted(answer), n=6, modules=("reward",), mode="free", validator=StaticStage()
+    )
     row = result["detail"]["reward"]
     assert (row["n"], row["valid"], row["distinct"], row["tokens_per_design"]) == (6, 6, 4, 9.0)
     assert row["distinct_before_redraws"] == 4
-    local = bench_llm(Local(lambda r, i: answer(r, 0 if r.temperature == 1 else i)), n=3, modules=("reward",),
-                      validator=StaticStage())["detail"]["reward"]  # fmt: skip
-    assert (local["distinct"], local["distinct_before_redraws"], local["answers_per_design"]) == (3, 1, 5 / 3)
-    assert result["value"] > 0 and set(result) == {"name", "unit", "value", "peers", "ratios", "detail"}
-    failing = bench_llm(Scripted(lambda r, i: BAD), n=2, modules=("reward",), validator=StaticStage())["detail"][
-        "reward"
-    ]
+    local = bench_llm(
+        Local(lambda r, i: answer(r, 0 if r.temperature == 1 else i)),
+        n=3,
+        modules=("reward",),
+        validator=StaticStage(),
+    )["detail"]["reward"]
+    assert (local["distinct"], local["distinct_before_redraws"], local["answers_per_design"]) == (
+        3,
+        1,
+        5 / 3,
+    )
+    assert result["value"] > 0 and set(result) == {
+        "name",
+        "unit",
+        "value",
+        "peers",
+        "ratios",
+        "detail",
+    }
+    failing = bench_llm(
+        Scripted(lambda r, i: BAD), n=2, modules=("reward",), validator=StaticStage()
+    )["detail"]["reward"]
     assert (
-        failing["valid"] == failing["distinct"] == 0 and failing["repairs"] == 6 and failing["answers_per_design"] == 4
+        failing["valid"] == failing["distinct"] == 0
+        and failing["repairs"] == 6
+        and failing["answers_per_design"] == 4
     )
     assert sum(failing["faults"].values()) == 2 and json.dumps(failing)
     with pytest.raises(ValueError, match="n is 0"):
@@ -221,18 +291,24 @@ def test_the_benchmark_counts_what_was_written() -> None:
 def test_commands_list_and_refuse() -> None:
     rows = model_rows()
     assert [row["name"] for row in rows] == list(KNOWN)
-    assert all(row["get"] == f"se-rl llm pull {row['name']}" and row["state"] == "absent" for row in rows)
+    assert all(
+        row["get"] == f"se-rl llm pull {row['name']}" and row["state"] == "absent" for row in rows
+    )
     with pytest.raises(LlmError, match="'gpt' is unknown"):
         pull_model("gpt", say=lambda _: None)
 
 
 @pytest.mark.skipif(
-    not (REAL_CACHE / "models" / "smollm2").is_dir(), reason="smollm2 is not here; run: se-rl llm pull smollm2"
+    not (REAL_CACHE / "models" / "smollm2").is_dir(),
+    reason="smollm2 is not here; run: se-rl llm pull smollm2",
 )
 def test_the_real_model_writes_a_valid_reward(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SE_RL_CACHE", str(REAL_CACHE))
     attempts = DesignGenerator(open_designer("smollm2"), StaticStage()).generate("reward", 2)
-    assert all(attempt.is_valid for attempt in attempts) and len({attempt.source for attempt in attempts}) == 2
+    assert (
+        all(attempt.is_valid for attempt in attempts)
+        and len({attempt.source for attempt in attempts}) == 2
+    )
     assert all(a.proposal and a.proposal.log_prob is not None for a in attempts)
 
 

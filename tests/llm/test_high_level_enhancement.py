@@ -63,7 +63,9 @@ def credits(population: InstructionPopulation) -> dict[str, float]:
     return {row["id"]: row["credit"] for row in population.rows()}
 
 
-def filled(kind: str, gains: Sequence[float], **options: Any) -> tuple[InstructionPopulation, list[str]]:
+def filled(
+    kind: str, gains: Sequence[float], **options: Any
+) -> tuple[InstructionPopulation, list[str]]:
     """A population with one instruction of a kind for each gain beside the default, and their names."""
     population = InstructionPopulation(**options)
     members = [advice(kind, i) for i in range(len(gains))]
@@ -79,7 +81,10 @@ def test_it_starts_with_the_defaults() -> None:
         (MACRO, default_macro()),
         *((name, default_micro(name)) for name in CODE_TYPES),
     ]
-    assert all(row["id"] == key_of(row["kind"], row["text"])[:12] and row["credit"] == row["uses"] == 0 for row in rows)
+    assert all(
+        row["id"] == key_of(row["kind"], row["text"])[:12] and row["credit"] == row["uses"] == 0
+        for row in rows
+    )
     assert json.loads(json.dumps(rows))[0]["operator"] == DEFAULT
 
 
@@ -112,7 +117,9 @@ STEPS = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(steps=STEPS, limit=st.integers(6, 10))
-def test_the_population_keeps_its_laws(steps: list[tuple[str, str, int, float]], limit: int) -> None:
+def test_the_population_keeps_its_laws(
+    steps: list[tuple[str, str, int, float]], limit: int
+) -> None:
     population, rng = InstructionPopulation(limit), np.random.default_rng(1)
     defaults = {row["id"] for row in population.rows()}
     for action, kind, number, gain in steps:
@@ -154,14 +161,19 @@ def test_one_that_comes_back_finds_its_account() -> None:
     population.credit(first, -4.0)
     population.credit(key_of("reward", "Try idea 7 of reward.")[:12], -9.0)
     assert population.add(advice("reward", 0))
-    assert credits(population)[first] == pytest.approx(-6.0 / (4 + 2)) and credits(population)[second] == 0.2
+    assert (
+        credits(population)[first] == pytest.approx(-6.0 / (4 + 2))
+        and credits(population)[second] == 0.2
+    )
 
 
 @given(
     rounds=st.lists(
-        st.lists(st.tuples(st.floats(-50, 50), st.floats(0.1, 5)), max_size=4), min_size=1, max_size=8
+        st.lists(st.tuples(st.floats(-50, 50), st.floats(0.1, 5)), max_size=4),
+        min_size=1,
+        max_size=8,
     )
-)  # fmt: skip
+)
 def test_credit_is_the_closed_form(rounds: list[list[tuple[float, float]]]) -> None:
     population = InstructionPopulation()
     id = population.best("reward").id
@@ -182,7 +194,9 @@ def test_credit_is_the_closed_form(rounds: list[list[tuple[float, float]]]) -> N
 @pytest.mark.parametrize("shift", [0.0, -30.0])
 def test_draws_follow_credit_whatever_its_sign(shift: float) -> None:
     population, ids = filled("reward", [shift + gain for gain in (-2.0, 0.0, 1.0, 5.0)], replay=0.0)
-    ids.append(next(row["id"] for row in population.rows() if row["text"] == default_micro("reward")))
+    ids.append(
+        next(row["id"] for row in population.rows() if row["text"] == default_micro("reward"))
+    )
     population.credit(ids[-1], shift)
     values = credits(population)
     heights = np.array([values[id] for id in ids])
@@ -198,7 +212,9 @@ def test_equal_credits_are_drawn_alike() -> None:
     population, _ = filled("network", [0.0] * 7, replay=0.0)
     rng, n = np.random.default_rng(4), 2000
     seen = Counter(population.sample("network", rng).instruction.id for _ in range(n))
-    assert len(seen) == 8 and all(abs(count / n - 1 / 8) < 4.5 * sqrt(7) / 8 / sqrt(n) for count in seen.values())
+    assert len(seen) == 8 and all(
+        abs(count / n - 1 / 8) < 4.5 * sqrt(7) / 8 / sqrt(n) for count in seen.values()
+    )
 
 
 def test_one_draw_in_ten_is_an_old_instruction() -> None:
@@ -206,7 +222,9 @@ def test_one_draw_in_ten_is_an_old_instruction() -> None:
     for _ in range(50):
         population.credit(ids[0], 100.0)
     rng, n = np.random.default_rng(5), 2000
-    assert not any(population.sample("reward", rng).replayed for _ in range(40))  # nothing is old yet
+    assert not any(
+        population.sample("reward", rng).replayed for _ in range(40)
+    )  # nothing is old yet
     for _ in range(4):
         population.age()
     replays, drawn_at = 0, dict.fromkeys(credits(population), 0)
@@ -235,7 +253,9 @@ def design(number: int) -> str:
 
 
 def tried(number: int, score: float = float("nan"), **more: Any) -> Tried:
-    return Tried(f"c{number}", "reward", design(number), score, gain=more.pop("gain", score), **more)
+    return Tried(
+        f"c{number}", "reward", design(number), score, gain=more.pop("gain", score), **more
+    )
 
 
 def test_luck_does_not_lead() -> None:
@@ -247,15 +267,25 @@ def test_luck_does_not_lead() -> None:
     best, lucky, worst = buffer.best("reward", 3)
     centre = (1.0 + 0.95 - 2.0) / 3
     assert [best.candidate, lucky.candidate, worst.candidate] == ["c2", "c1", "c3"]
-    assert best.score == pytest.approx(centre + 20 / (20 + NOISE_RATIO) * (0.95 - centre)) and best.seeds == 20
+    assert (
+        best.score == pytest.approx(centre + 20 / (20 + NOISE_RATIO) * (0.95 - centre))
+        and best.seeds == 20
+    )
     assert lucky.score == pytest.approx(centre + 1 / (1 + NOISE_RATIO) * (1.0 - centre))
-    assert buffer.best("network", 3) == [] and PerformanceBuffer().sample(np.random.default_rng(0), 3) == []
+    assert (
+        buffer.best("network", 3) == []
+        and PerformanceBuffer().sample(np.random.default_rng(0), 3) == []
+    )
 
 
 @given(
-    scores=st.lists(st.one_of(st.none(), st.floats(-5, 5)), max_size=40), n=st.integers(1, 8), limit=st.integers(1, 30)
+    scores=st.lists(st.one_of(st.none(), st.floats(-5, 5)), max_size=40),
+    n=st.integers(1, 8),
+    limit=st.integers(1, 30),
 )
-def test_history_has_the_best_and_the_worst_and_nothing_twice(scores: list[float | None], n: int, limit: int) -> None:
+def test_history_has_the_best_and_the_worst_and_nothing_twice(
+    scores: list[float | None], n: int, limit: int
+) -> None:
     buffer = PerformanceBuffer(limit)
     for i, score in enumerate(scores):
         more: dict[str, Any] = {"reason": "NaN"} if score is None else {}
@@ -277,8 +307,17 @@ def test_the_best_is_never_forgotten_and_the_oldest_goes_first() -> None:
     buffer.add(Tried("n", "network", CONTRACTS["network"].examples[0], -3.0))
     for i in range(1, 30):
         buffer.add(tried(i, 0.0))
-    assert buffer.best("reward", 1)[0].candidate == "c0" and buffer.best("network", 1)[0].candidate == "n"
-    assert {one.candidate for one in buffer.sample(np.random.default_rng(0), 9)} == {"c0", "n", "c27", "c28", "c29"}
+    assert (
+        buffer.best("reward", 1)[0].candidate == "c0"
+        and buffer.best("network", 1)[0].candidate == "n"
+    )
+    assert {one.candidate for one in buffer.sample(np.random.default_rng(0), 9)} == {
+        "c0",
+        "n",
+        "c27",
+        "c28",
+        "c29",
+    }
     assert buffer.modules == ("reward", "network")
 
 
@@ -300,7 +339,9 @@ def test_replay_draws_each_try_alike() -> None:
         buffer.add(tried(i, float(i)))
     rng, n = np.random.default_rng(2), 2000
     seen = Counter(one.candidate for _ in range(n) for one in buffer.sample(rng, 2))
-    assert len(seen) == 8 and all(abs(count / n - 1 / 4) < 4.5 * sqrt(3 / 16 / n) for count in seen.values())
+    assert len(seen) == 8 and all(
+        abs(count / n - 1 / 4) < 4.5 * sqrt(3 / 16 / n) for count in seen.values()
+    )
 
 
 def accepts(lark: str, text: str) -> bool:
@@ -325,7 +366,12 @@ def test_every_sentence_of_the_grammar_is_whole_and_has_nothing_to_hide(kind: st
     assert len(set(sentences)) == len(sentences)
     for sentence in sentences:
         assert re.fullmatch(r"[A-Z][^<>|]*[^ .]\.", sentence) and anonymous(sentence) == sentence
-    used = {name for texts in ADVICE[kind].values() for text in texts for name in re.findall(r"<(\w+)>", text)}
+    used = {
+        name
+        for texts in ADVICE[kind].values()
+        for text in texts
+        for name in re.findall(r"<(\w+)>", text)
+    }
     assert used == set(ADVICE[kind]) - {"start"}
 
 
@@ -334,7 +380,11 @@ def test_samples_parse_and_stay_as_they_are(kind: str) -> None:
     rng, lark = np.random.default_rng(6), instruction_grammar(kind)
     samples = [random_advice(kind, rng) for _ in range(60)]
     for text in samples:
-        assert accepts(lark, text) and len(text) <= ADVICE_BYTES[kind] and 2 <= text.count(". ") + 1 <= 3
+        assert (
+            accepts(lark, text)
+            and len(text) <= ADVICE_BYTES[kind]
+            and 2 <= text.count(". ") + 1 <= 3
+        )
         assert anonymous(text) == text and cleaned(kind, text).removeprefix(OPENING).strip() == text
         assert len(text.split()) <= MOST_WORDS
     assert len(set(samples)) > 40 and not accepts(lark, samples[0] + " Sell everything.")
@@ -346,7 +396,12 @@ def test_what_is_advised_can_be_written(code_type: str) -> None:
     rng = np.random.default_rng(7)
     written = "\n".join(random_design(code_type, rng) for _ in range(1500))
     numbers = set(re.findall(r"\d+(?:\.\d+)?", written))
-    values = [text for texts in ADVICE[code_type].values() for text in texts if re.fullmatch(r"\d+(?:\.\d+)?", text)]
+    values = [
+        text
+        for texts in ADVICE[code_type].values()
+        for text in texts
+        if re.fullmatch(r"\d+(?:\.\d+)?", text)
+    ]
     assert values and set(values) <= numbers
 
 
@@ -368,36 +423,59 @@ def test_edits_keep_the_task_and_the_room(kind: str, seed: int) -> None:
         for words in (edited, text):
             assert words == anonymous(words) and words.startswith(OPENING) == (kind == MACRO)
             body = words.removeprefix(OPENING).strip()
-            assert 0 < len(body.split()) <= MOST_WORDS and body.endswith(".") and "all, above all" not in body
+            assert (
+                0 < len(body.split()) <= MOST_WORDS
+                and body.endswith(".")
+                and "all, above all" not in body
+            )
 
 
 def test_mutations_drop_sharpen_and_swap() -> None:
     text = "Keep it small. TWAP is the measure."
     found = {mutated("network", text, rng=np.random.default_rng(i)) for i in range(60)}
-    assert {"Keep it small.", "TWAP is the measure.", "Above all, keep it small. TWAP is the measure.",
-            "Above all, TWAP is the measure. Keep it small."} < found  # fmt: skip
+    assert {
+        "Keep it small.",
+        "TWAP is the measure.",
+        "Above all, keep it small. TWAP is the measure.",
+        "Above all, TWAP is the measure. Keep it small.",
+    } < found
     swapped = [one for one in found if SHARPER not in one and one.count(".") > 1]
     assert len(swapped) > 4 and all(("small" in one) + ("measure" in one) == 1 for one in swapped)
     assert crossed("network", [text], rng=np.random.default_rng(0)) == ""
-    both = {crossed("network", [text, "Set epochs to 2."], rng=np.random.default_rng(i)) for i in range(40)}
-    assert all("Set epochs to 2." in one and one != "Set epochs to 2." for one in both) and len(both) == 3
+    both = {
+        crossed("network", [text, "Set epochs to 2."], rng=np.random.default_rng(i))
+        for i in range(40)
+    }
+    assert (
+        all("Set epochs to 2." in one and one != "Set epochs to 2." for one in both)
+        and len(both) == 3
+    )
 
 
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
-        ("<think>Hm, x = 3</think>\n**Keep** the pairing with `TWAP`.\n", "Keep the pairing with TWAP."),
+        (
+            "<think>Hm, x = 3</think>\n**Keep** the pairing with `TWAP`.\n",
+            "Keep the pairing with TWAP.",
+        ),
         ("- Remove the news first\n- Punish risk less", "Remove the news first. Punish risk less."),
-        ("Set learning_rate = 0.002, as on 2024-03-01 for AAPL", f"Set learning_rate = 0.002, as on {HIDDEN} for {HIDDEN}."),
+        (
+            "Set learning_rate = 0.002, as on 2024-03-01 for AAPL",
+            f"Set learning_rate = 0.002, as on {HIDDEN} for {HIDDEN}.",
+        ),
         ("Be patient when spreads are wide.<|im_end|>", "Be patient when spreads are wide."),
         ("```python\ndef reward(step):\n    return step.news\n```", ""),
         ("def reward(step):\n    return step.news", ""),
         ("import torch\nUse torch well always.", ""),
         ("weight = 2.0 for the pairing", ""),
         ("<think>I wonder what would be best", ""),
-        ("", ""), ("  \n ", ""), ("42", ""), ("\x00\x07", ""),
+        ("", ""),
+        ("  \n ", ""),
+        ("42", ""),
+        ("\x00\x07", ""),
     ],
-)  # fmt: skip
+)
 def test_answers_are_made_clean(answer: str, text: str) -> None:
     assert cleaned("reward", answer) == text
     assert cleaned(MACRO, answer) == (f"{OPENING} {text}" if text else "")
@@ -408,7 +486,10 @@ def test_answers_that_contradict_themselves_or_run_on_are_cut() -> None:
         "Set epochs to 2. Set history to 2."
     )
     short = "One two three four five six. "
-    assert cleaned("reward", short + "Word " * 58 + "end. And more follows here.") == short + "And more follows here."
+    assert (
+        cleaned("reward", short + "Word " * 58 + "end. And more follows here.")
+        == short + "And more follows here."
+    )
     assert cleaned("reward", "word " * 90) == "word " * 59 + "word."
 
 
@@ -426,7 +507,9 @@ class Scripted:
         assert n == 1
         return [Proposal(text) for text in self._answer(request)]
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         raise Unsupported("a script does not learn")
 
 
@@ -435,8 +518,12 @@ def kit(seed: int = 0, *, modules: Sequence[str] = ("reward", "network")) -> Hig
     rng = np.random.default_rng(8)
     for i in range(6):
         for name in modules:
-            buffer.add(Tried(f"{name}{i}", name, random_design(name, rng), i / 10, gain=(i - 3) / 10))
-    buffer.add(Tried("bad", modules[0], random_design(modules[0], rng), reason="training: the loss is NaN"))
+            buffer.add(
+                Tried(f"{name}{i}", name, random_design(name, rng), i / 10, gain=(i - 3) / 10)
+            )
+    buffer.add(
+        Tried("bad", modules[0], random_design(modules[0], rng), reason="training: the loss is NaN")
+    )
     return HighLevelEnhancement(InstructionPopulation(), buffer, seed=seed)
 
 
@@ -447,17 +534,27 @@ def test_choices_are_of_the_task_and_of_the_module() -> None:
 
 def test_nothing_tried_teaches_nothing() -> None:
     designer = Scripted(lambda request: ["Be bold and patient."])
-    assert HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0).refine(
-        designer, 1, constrained=False
-    ) == [] and not designer.asked  # fmt: skip
+    assert (
+        HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0).refine(
+            designer, 1, constrained=False
+        )
+        == []
+        and not designer.asked
+    )
 
 
 def test_free_writers_reflect_on_what_worked_and_what_failed() -> None:
-    designer = Scripted(lambda request: [f"Idea {request.seed}: pair with TWAP, as done on 2024-03-01. Pay risk."])
+    designer = Scripted(
+        lambda request: [f"Idea {request.seed}: pair with TWAP, as done on 2024-03-01. Pay risk."]
+    )
     one, again, other = kit(seed=3), kit(seed=3), kit(seed=4)
     made = [one.refine(designer, iteration, constrained=False) for iteration in range(1, 25)]
-    assert made == [again.refine(designer, iteration, constrained=False) for iteration in range(1, 25)]
-    assert made != [other.refine(designer, iteration, constrained=False) for iteration in range(1, 25)]
+    assert made == [
+        again.refine(designer, iteration, constrained=False) for iteration in range(1, 25)
+    ]
+    assert made != [
+        other.refine(designer, iteration, constrained=False) for iteration in range(1, 25)
+    ]
     flat = [instruction for group in made for instruction in group]
     assert Counter(one.operator for one in flat).keys() == {"mutation", "crossover", "reflection"}
     assert {one.kind for one in flat} == {MACRO, "reward", "network"} and max(map(len, made)) == 3
@@ -483,7 +580,11 @@ def test_a_designer_that_says_nothing_of_use_stops_nothing(answers: list[str] | 
         return answers
 
     enhancement, designer = kit(), Scripted(answer)
-    made = [i for iteration in range(12) for i in enhancement.refine(designer, iteration, constrained=False)]
+    made = [
+        i
+        for iteration in range(12)
+        for i in enhancement.refine(designer, iteration, constrained=False)
+    ]
     assert len(designer.asked) == 12 and {i.operator for i in made} == {"mutation", "crossover"}
 
 
@@ -505,23 +606,32 @@ def test_a_small_model_reflects_under_the_grammar(tiny: Path) -> None:
     made = kit().refine(designer, 1, constrained=True), kit().refine(designer, 1, constrained=True)
     (reflection,) = [i for i in made[0] if i.operator == "reflection"]
     assert made[0] == made[1]
-    assert accepts(instruction_grammar(reflection.kind), reflection.text.removeprefix(OPENING).strip())
+    assert accepts(
+        instruction_grammar(reflection.kind), reflection.text.removeprefix(OPENING).strip()
+    )
 
 
 def test_a_model_whose_memory_is_too_short_does_not_reflect(tiny: Path) -> None:
     designer: Any = _open(tiny)
-    made = [i for iteration in range(4) for i in kit().refine(designer, iteration, constrained=True)]
+    made = [
+        i for iteration in range(4) for i in kit().refine(designer, iteration, constrained=True)
+    ]
     assert made and "reflection" not in {i.operator for i in made}
 
 
 @pytest.mark.skipif(
-    not (REAL_CACHE / "models" / "smollm2").is_dir(), reason="smollm2 is not here; run: se-rl llm pull smollm2"
+    not (REAL_CACHE / "models" / "smollm2").is_dir(),
+    reason="smollm2 is not here; run: se-rl llm pull smollm2",
 )
 def test_the_real_model_chooses_among_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SE_RL_CACHE", str(REAL_CACHE))
     designer: Any = LocalDesigner("smollm2")
     enhancement = kit(modules=("reward", "network", "imagination"))
-    made = [i for iteration in range(2) for i in enhancement.refine(designer, iteration, constrained=True)]
+    made = [
+        i
+        for iteration in range(2)
+        for i in enhancement.refine(designer, iteration, constrained=True)
+    ]
     reflections = [i for i in made if i.operator == "reflection"]
     assert reflections
     for one in reflections:

@@ -25,7 +25,9 @@ MIRROR = """def imagine(bars, generator):
 
 def _bars(paths: int = 3, steps: int = 300, seed: int = 0) -> npt.NDArray[np.float64]:
     rng = np.random.default_rng(seed)
-    ticks = 50.0 * np.exp(0.001 * rng.standard_normal((paths, steps, 8)).reshape(paths, -1).cumsum(1))
+    ticks = 50.0 * np.exp(
+        0.001 * rng.standard_normal((paths, steps, 8)).reshape(paths, -1).cumsum(1)
+    )
     ticks = ticks.reshape(paths, steps, 8)
     volume = rng.integers(1, 1000, (paths, steps)).astype(float)
     return np.stack([ticks[..., 0], ticks.max(-1), ticks.min(-1), ticks[..., -1], volume], -1)
@@ -36,7 +38,9 @@ def _frame(bars: npt.NDArray[np.float64]) -> pd.DataFrame:
     return pd.DataFrame(bars, columns=["open", "high", "low", "close", "volume"], index=index)
 
 
-def _is_real(batch: npt.NDArray[np.float64], bars: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+def _is_real(
+    batch: npt.NDArray[np.float64], bars: npt.NDArray[np.float64]
+) -> npt.NDArray[np.bool_]:
     """Which windows stand in the bars, bar by bar in their order."""
     length = batch.shape[1]
     known = {path[i : i + length].tobytes() for path in bars for i in range(len(path) - length + 1)}
@@ -46,25 +50,35 @@ def _is_real(batch: npt.NDArray[np.float64], bars: npt.NDArray[np.float64]) -> n
 def test_the_seeds_example() -> None:
     bars = _bars(paths=1, steps=600)
     config = ImaginationConfig(imagination_ratio=0.5, num_scenarios=10, scenario_length=100)
-    mixed_batch, metadata = LLM4Imagine(config, None).get_mixed_batch(_frame(bars[0]), batch_size=256)
+    mixed_batch, metadata = LLM4Imagine(config, None).get_mixed_batch(
+        _frame(bars[0]), batch_size=256
+    )
     assert metadata == {"static_ratio": 0.5, "imagined_ratio": 0.5}
     assert mixed_batch.shape == (256, 100, 5) and np.isfinite(mixed_batch).all()
     real = _is_real(mixed_batch, bars)
     assert real.sum() == 128 and 0 < real[:128].sum() < 128, "whole windows, in random order"
 
 
-@pytest.mark.parametrize("ratio, size, imagined", [(0.0, 7, 0), (1.0, 7, 7), (0.5, 7, 4), (0.25, 8, 2), (0.5, 1, 0)])
+@pytest.mark.parametrize(
+    "ratio, size, imagined", [(0.0, 7, 0), (1.0, 7, 7), (0.5, 7, 4), (0.25, 8, 2), (0.5, 1, 0)]
+)
 def test_shares_are_those_of_the_batch(ratio: float, size: int, imagined: int) -> None:
     bars = _bars()
-    batch, shares = LLM4Imagine(ImaginationConfig(ratio, scenario_length=50)).get_mixed_batch(bars, size)
+    batch, shares = LLM4Imagine(ImaginationConfig(ratio, scenario_length=50)).get_mixed_batch(
+        bars, size
+    )
     assert (~_is_real(batch, bars)).sum() == imagined
-    assert shares == pytest.approx({"static_ratio": 1 - imagined / size, "imagined_ratio": imagined / size})
+    assert shares == pytest.approx(
+        {"static_ratio": 1 - imagined / size, "imagined_ratio": imagined / size}
+    )
 
 
 def test_same_seed_same_batches() -> None:
     first, second, other = (LLM4Imagine(seed=seed) for seed in (3, 3, 4))
     for _ in range(2):
-        one, two, three = (imagine.get_mixed_batch(_bars(), 16)[0] for imagine in (first, second, other))
+        one, two, three = (
+            imagine.get_mixed_batch(_bars(), 16)[0] for imagine in (first, second, other)
+        )
         assert np.array_equal(one, two) and not np.array_equal(one, three)
 
 
@@ -83,7 +97,11 @@ def test_scenarios_are_draws_of_their_own() -> None:
 def test_tensors_market_data_and_more_axes() -> None:
     tensor = torch.tensor(_bars(), dtype=torch.float32).reshape(3, 1, 300, 5)
     batch, _ = LLM4Imagine().get_mixed_batch(tensor, 6)
-    assert isinstance(batch, torch.Tensor) and batch.dtype == torch.float32 and batch.shape == (6, 100, 5)
+    assert (
+        isinstance(batch, torch.Tensor)
+        and batch.dtype == torch.float32
+        and batch.shape == (6, 100, 5)
+    )
     market = synthetic_market(SyntheticConfig(symbols=2, sessions=2))
     assert LLM4Imagine().get_mixed_batch(market, 6)[0].shape == (6, 100, 5)
     flat, _ = LLM4Imagine().get_mixed_batch(_bars()[0], 6)
@@ -96,7 +114,9 @@ def test_a_design_runs_behind_the_lock() -> None:
     batch, _ = LLM4Imagine(config, source=MIRROR, seed=5).get_mixed_batch(bars, 8)
     assert not _is_real(batch, bars).any()
     back = batch[:, :1, :1] ** 2 / batch[..., 3:4]
-    closes = np.concatenate([np.lib.stride_tricks.sliding_window_view(path[:, 3], 60) for path in bars])
+    closes = np.concatenate(
+        [np.lib.stride_tricks.sliding_window_view(path[:, 3], 60) for path in bars]
+    )
     gaps = np.abs(closes[:, None] - back[None, :, :, 0]).max(-1).min(0)
     assert gaps.max() < 1e-9, "mirrored twice, each window is a real one again"
 
@@ -132,7 +152,9 @@ def test_the_interface_is_asked_once_for_a_design() -> None:
     ],
 )
 def test_bad_designs_end_in_one_line(body: str, said: str) -> None:
-    imagine = LLM4Imagine(ImaginationConfig(1.0), source=f"def imagine(bars, generator):\n    {body}\n")
+    imagine = LLM4Imagine(
+        ImaginationConfig(1.0), source=f"def imagine(bars, generator):\n    {body}\n"
+    )
     with pytest.raises(LlmError, match="the designed imagination failed") as error:
         imagine.get_mixed_batch(_bars(), 2)
     assert said in str(error.value) and "\n" not in str(error.value)

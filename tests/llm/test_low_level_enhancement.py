@@ -21,9 +21,9 @@ from se_rl.config import ConfigError
 from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.low_level_enhancement import (
+    DesignOutcome,
     LoRAConfig,
     LowLevelEnhancement,
-    Outcome,
     adapter_bytes,
     advantages,
     design_scores,
@@ -45,21 +45,27 @@ def designer(folder: Path) -> Iterator[LocalDesigner]:
     torch.set_num_threads(threads)
 
 
-def plain(gain: float | None, *, prompt: str = "a", **others: Any) -> Outcome:
-    return Outcome(Proposal("text"), gain, prompt=prompt, **others)
+def plain(gain: float | None, *, prompt: str = "a", **others: Any) -> DesignOutcome:
+    return DesignOutcome(Proposal("text"), gain, prompt=prompt, **others)
 
 
 GAINS = st.one_of(st.none(), st.sampled_from([0.0, 0.5, math.nan]), st.floats(-1e9, 1e9))
 VECTORS = st.tuples(*[st.floats(-100, 100)] * 3)
 OUTCOMES = st.lists(
-    st.builds(plain, GAINS, prompt=st.sampled_from("abc"), repeated=st.booleans(), behaviour=st.just(()) | VECTORS),
+    st.builds(
+        plain,
+        GAINS,
+        prompt=st.sampled_from("abc"),
+        repeated=st.booleans(),
+        behaviour=st.just(()) | VECTORS,
+    ),
     max_size=24,
 )
 
 
 @given(OUTCOMES)
 @settings(deadline=None)
-def test_advantages_are_leave_one_out_and_of_size_one(outcomes: list[Outcome]) -> None:
+def test_advantages_are_leave_one_out_and_of_size_one(outcomes: list[DesignOutcome]) -> None:
     scores = design_scores(outcomes, CONFIG)
     found = advantages(outcomes, scores)
     raw = np.full(len(outcomes), np.nan)
@@ -68,7 +74,9 @@ def test_advantages_are_leave_one_out_and_of_size_one(outcomes: list[Outcome]) -
         lone = len(members) < 2 or max(scores[members]) - min(scores[members]) < 1e-9
         assert np.isnan(found[members]).all() if lone else np.isfinite(found[members]).all()
         if not lone:
-            raw[members] = [scores[i] - np.mean([scores[j] for j in members if j != i]) for i in members]
+            raw[members] = [
+                scores[i] - np.mean([scores[j] for j in members if j != i]) for i in members
+            ]
             assert sum(raw[members]) == pytest.approx(0.0, abs=1e-9)
     live = np.isfinite(found)
     if live.any():
@@ -78,7 +86,9 @@ def test_advantages_are_leave_one_out_and_of_size_one(outcomes: list[Outcome]) -
 
 @given(OUTCOMES)
 @settings(deadline=None)
-def test_scores_are_bounded_and_no_invalid_design_is_above_a_valid_one(outcomes: list[Outcome]) -> None:
+def test_scores_are_bounded_and_no_invalid_design_is_above_a_valid_one(
+    outcomes: list[DesignOutcome],
+) -> None:
     scores = design_scores(outcomes, CONFIG)
     for outcome, score in zip(outcomes, scores, strict=True):
         if not np.isfinite(outcome.gained):
@@ -98,7 +108,9 @@ def test_scores_by_hand() -> None:
     lucky = design_scores([plain(-2.0), plain(1.0), plain(1e6)], CONFIG)
     assert np.allclose(lucky[:2], expected[:2]) and lucky[2] == pytest.approx(1.0)
     assert np.ptp(design_scores([plain(0.7), plain(0.7)], CONFIG)) == 0.0
-    tiny = design_scores([plain(0.0), plain(5e-324), plain(1e9)], CONFIG)  # no typical size to speak of
+    tiny = design_scores(
+        [plain(0.0), plain(5e-324), plain(1e9)], CONFIG
+    )  # no typical size to speak of
     assert np.allclose(tiny, [-0.5, 0.0, 1.0])
 
 
@@ -106,7 +118,9 @@ def test_novelty_is_measured_by_behaviour_among_siblings_and_recent_designs() ->
     alike, other = (1.0, 0.0), (0.0, 3.0)
     group = [plain(0.0, behaviour=alike), plain(0.0, behaviour=alike), plain(0.0, behaviour=other)]
     scores = design_scores(group, CONFIG)
-    assert np.allclose(scores, CONFIG.diversity * np.array([0.25, 0.25, 0.5]))  # a typical distance counts one half
+    assert np.allclose(
+        scores, CONFIG.diversity * np.array([0.25, 0.25, 0.5])
+    )  # a typical distance counts one half
     assert np.allclose(design_scores([replace(o, behaviour=()) for o in group], CONFIG), 0.0)
     known = design_scores(group, CONFIG, recent={"": [other] * 6, "network": [alike] * 6})
     assert known[2] < known[0] and (known <= CONFIG.diversity).all()
@@ -116,9 +130,9 @@ def test_siblings_are_found_by_prompt_and_grammar_not_by_seed_or_temperature() -
     request = Request(MESSAGES, GRAMMAR)
     same = [request, replace(request, seed=5), replace(request, temperature=1.5)]
     others = [replace(request, grammar=None), replace(request, prompt="other")]
-    groups = [Outcome(Proposal("x", request=each), 0.0).group for each in (*same, *others)]
+    groups = [DesignOutcome(Proposal("x", request=each), 0.0).group for each in (*same, *others)]
     assert groups[0] == groups[1] == groups[2] and len(set(groups)) == 3
-    assert Outcome(Proposal("x", request=request), 0.0, prompt="told").group == "told"
+    assert DesignOutcome(Proposal("x", request=request), 0.0, prompt="told").group == "told"
 
 
 @pytest.mark.parametrize(
@@ -152,30 +166,46 @@ def test_the_documented_calls_work_and_norms_survive_saving(folder: Path, tmp_pa
     model_with_lora = lle.apply_lora(llm_model)
     lora_params = lle.get_lora_parameters()
     names = [name for name, weight in model_with_lora.named_parameters() if weight.requires_grad]
-    assert len(lora_params) == len(names) == 2 * 2 * 2 + 5 and sum("norm" in name for name in names) == 5
+    assert (
+        len(lora_params) == len(names) == 2 * 2 * 2 + 5
+        and sum("norm" in name for name in names) == 5
+    )
     assert torch.equal(model_with_lora(tokens).logits, before)
     with torch.no_grad():
         for i, weight in enumerate(lora_params):
-            weight.add_(0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(i)))
+            weight.add_(
+                0.05 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(i))
+            )
     after = model_with_lora(tokens).logits
     model_with_lora.save_pretrained(tmp_path / "saved")
-    loaded = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(folder), str(tmp_path / "saved"))
-    assert torch.equal(loaded(tokens).logits, after) and not torch.allclose(after, before, atol=1e-2)
+    loaded = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(folder), str(tmp_path / "saved")
+    )
+    assert torch.equal(loaded(tokens).logits, after) and not torch.allclose(
+        after, before, atol=1e-2
+    )
 
 
 def test_models_of_another_make_get_their_own_targets() -> None:
     gpt2 = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=16, n_embd=8, n_layer=1, n_head=2))
-    with pytest.raises(ConfigError, match=r"no q_proj, v_proj; .* out of c_attn, c_proj, c_fc, layer_norm"):
+    with pytest.raises(
+        ConfigError, match=r"no q_proj, v_proj; .* out of c_attn, c_proj, c_fc, layer_norm"
+    ):
         LowLevelEnhancement().apply_lora(gpt2)
     lle = LowLevelEnhancement(LoRAConfig(rank=2, target_modules=["c_attn", "layer_norm"]))
     lle.apply_lora(gpt2)
     assert sum(weight.numel() for weight in lle.get_lora_parameters()) == 2 * (8 + 24) + 3 * 2 * 8
 
 
-def test_what_pays_becomes_likelier_and_stays_near_the_untouched_model(designer: LocalDesigner) -> None:
+def test_what_pays_becomes_likelier_and_stays_near_the_untouched_model(
+    designer: LocalDesigner,
+) -> None:
     ends: dict[float, tuple[float, dict[str, float]]] = {}
     for kl_coef in (0.05, 1.0):
-        lle, learner = LowLevelEnhancement(LoRAConfig(learning_rate=3e-3, kl_coef=kl_coef)), cast(Designer, designer)
+        lle, learner = (
+            LowLevelEnhancement(LoRAConfig(learning_rate=3e-3, kl_coef=kl_coef)),
+            cast(Designer, designer),
+        )
         for step in range(8):
             learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
             assert learned.moved and not learned.reason and learned.stats["drift"] < 1e-3
@@ -183,16 +213,25 @@ def test_what_pays_becomes_likelier_and_stays_near_the_untouched_model(designer:
         ends[kl_coef] = share(learner), learned.stats
     (free, stats), (held, near) = ends[0.05], ends[1.0]
     assert free > share(designer) + 0.2 and free > held > share(designer) - 0.05
-    assert near["kl"] < 0.5 * stats["kl"] < 0.5 and stats["distinct"] > 0.5 and stats["off_policy"] == 0.0
-    assert {"groups", "skipped", "kl", "entropy", "distinct", "mean_gain", "drift", "valid"} <= set(stats)
+    assert (
+        near["kl"] < 0.5 * stats["kl"] < 0.5
+        and stats["distinct"] > 0.5
+        and stats["off_policy"] == 0.0
+    )
+    assert {"groups", "skipped", "kl", "entropy", "distinct", "mean_gain", "drift", "valid"} <= set(
+        stats
+    )
     assert designer.adapter is None
 
 
 def test_repeats_become_rarer(designer: LocalDesigner) -> None:
-    lle, learner = LowLevelEnhancement(LoRAConfig(learning_rate=1e-3, diversity=0.0)), cast(Designer, designer)
+    lle, learner = (
+        LowLevelEnhancement(LoRAConfig(learning_rate=1e-3, diversity=0.0)),
+        cast(Designer, designer),
+    )
     proposals = drawn(designer, 1)
     known = [p.text for p in proposals[::3]]
-    outcomes = [Outcome(p, 0.5, repeated=p.text in known) for p in proposals]
+    outcomes = [DesignOutcome(p, 0.5, repeated=p.text in known) for p in proposals]
     for _ in range(4):
         learner = lle.learn(learner, outcomes, seed=0).designer
     change = (cast(Any, learner).log_probs(proposals) - designer.log_probs(proposals)).numpy()
@@ -203,20 +242,24 @@ def test_repeats_become_rarer(designer: LocalDesigner) -> None:
 def test_steps_are_refused_with_a_reason(designer: LocalDesigner) -> None:
     lle, proposals = LowLevelEnhancement(), drawn(designer, 1, n=4)
 
-    def refusal(outcomes: list[Outcome], by: Any = designer) -> str:
+    def refusal(outcomes: list[DesignOutcome], by: Any = designer) -> str:
         learned = lle.learn(by, outcomes, seed=0)
         assert not learned.moved and learned.designer is by and "\n" not in learned.reason
         assert all(np.isfinite(value) for value in learned.stats.values())
         return learned.reason
 
     assert "none of 0 groups" in refusal([])
-    assert "none of 3 groups" in refusal([Outcome(p, None) for p in proposals])
-    assert "none of 3 groups" in refusal([Outcome(p, 1.0) for p in proposals])
-    assert "none of 12 groups" in refusal([Outcome(p, float(i), prompt=str(i)) for i, p in enumerate(proposals)])
-    same = [Outcome(p, float(i), (1.0, 2.0, 1e-9 * i)) for i, p in enumerate(proposals)]
+    assert "none of 3 groups" in refusal([DesignOutcome(p, None) for p in proposals])
+    assert "none of 3 groups" in refusal([DesignOutcome(p, 1.0) for p in proposals])
+    assert "none of 12 groups" in refusal(
+        [DesignOutcome(p, float(i), prompt=str(i)) for i, p in enumerate(proposals)]
+    )
+    same = [DesignOutcome(p, float(i), (1.0, 2.0, 1e-9 * i)) for i, p in enumerate(proposals)]
     assert "only 25% of siblings differ" in refusal(same)
     greedy = designer.propose(Request(MESSAGES, GRAMMAR, 120, temperature=0.0), 2)
-    assert "none of 0 groups" in refusal([Outcome(p, float(i)) for i, p in enumerate([*greedy, Proposal("remote")])])
+    assert "none of 0 groups" in refusal(
+        [DesignOutcome(p, float(i)) for i, p in enumerate([*greedy, Proposal("remote")])]
+    )
 
     class Remote:
         name = "remote"
@@ -239,7 +282,9 @@ def test_adapters_learn_on_bit_for_bit(designer: LocalDesigner, folder: Path) ->
     assert resumed.adapter == "lle@1" and adapter_bytes(resumed) == first
     resumed = steps(resumed, lle, [1, 2])
     assert adapter_bytes(resumed) == adapter_bytes(whole) != first
-    ours, theirs = ([(p.text, p.tokens, p.log_prob, p.adapter) for p in drawn(d, 50)] for d in (whole, resumed))
+    ours, theirs = (
+        [(p.text, p.tokens, p.log_prob, p.adapter) for p in drawn(d, 50)] for d in (whole, resumed)
+    )
     assert ours == theirs and ours[0][3] == "lle@3"
 
 
@@ -250,12 +295,17 @@ def test_a_step_that_is_known_is_loaded_and_still_remembered(designer: LocalDesi
     stored = adapter_bytes(cast(Any, made))
     loaded = again.learn(cast(Designer, designer), outcomes, seed=7, stored=stored)
     assert loaded.moved and adapter_bytes(cast(Any, loaded.designer)) == stored
-    both = [adapter_bytes(steps(d, memory, [1])) for d, memory in ((made, lle), (loaded.designer, again))]
+    both = [
+        adapter_bytes(steps(d, memory, [1]))
+        for d, memory in ((made, lle), (loaded.designer, again))
+    ]
     forgetful = steps(load_adapter(designer, stored), LowLevelEnhancement(), [1])
     assert both[0] == both[1] != adapter_bytes(forgetful)
 
 
-def test_adapters_of_other_models_and_broken_ones_are_refused(designer: LocalDesigner, tmp_path: Path) -> None:
+def test_adapters_of_other_models_and_broken_ones_are_refused(
+    designer: LocalDesigner, tmp_path: Path
+) -> None:
     content = adapter_bytes(designer.new_adapter("fresh", seed=3))
     assert content == adapter_bytes(designer.new_adapter("fresh", seed=3))
     assert content != adapter_bytes(designer.new_adapter("fresh", seed=4))
@@ -263,7 +313,12 @@ def test_adapters_of_other_models_and_broken_ones_are_refused(designer: LocalDes
     with pytest.raises(LlmError, match="adapter fresh was trained on tiny") as caught:
         load_adapter(stranger, content)
     assert "\n" not in str(caught.value)
-    for broken in (b"", b"cut", content[:-9], content.replace(b'"__metadata__"', b'"__metadatum_"', 1)):
+    for broken in (
+        b"",
+        b"cut",
+        content[:-9],
+        content.replace(b'"__metadata__"', b'"__metadatum_"', 1),
+    ):
         with pytest.raises(LlmError, match="no whole adapter"):
             load_adapter(designer, broken)
     with pytest.raises(Unsupported, match="nothing to save"):

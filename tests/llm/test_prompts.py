@@ -14,11 +14,21 @@ from hypothesis import strategies as st
 
 from se_rl.data.cache import cache_folder
 from se_rl.llm.extraction import Extraction, extract, normal_form
-from se_rl.llm.prompts import Scored, anonymous, build_prompt, default_macro, default_micro, module_text, repair_prompt
+from se_rl.llm.prompts import (
+    Scored,
+    anonymous,
+    build_prompt,
+    default_macro,
+    default_micro,
+    module_text,
+    repair_prompt,
+)
 from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
 from se_rl.modules.grammar import random_design
 
-REAL_SMOLLM2 = cache_folder() / "models" / "smollm2"  # the user's own, asked for before tests get a private cache
+REAL_SMOLLM2 = (
+    cache_folder() / "models" / "smollm2"
+)  # the user's own, asked for before tests get a private cache
 REWARD = CONTRACTS["reward"].examples[0]
 SYMBOLS = st.one_of(
     st.from_regex(r"[A-Z]{3,5}", fullmatch=True),
@@ -33,7 +43,21 @@ DATES = st.one_of(
     st.dates().map(lambda day: f"{day:%b %d, %Y}"),
     st.datetimes().map(lambda moment: f"{moment:%Y-%m-%d %H:%M:%S}"),
 )
-WORDS = ["Here", "is", "the", "module", "you", "asked", "for:", "it's", "good,", "and", "uses", "3", "terms."]
+WORDS = [
+    "Here",
+    "is",
+    "the",
+    "module",
+    "you",
+    "asked",
+    "for:",
+    "it's",
+    "good,",
+    "and",
+    "uses",
+    "3",
+    "terms.",
+]
 PROSE = st.lists(st.sampled_from(WORDS)).map(" ".join)
 DESIGNS = st.builds(
     lambda code_type, seed: (code_type, random_design(code_type, np.random.default_rng(seed))),
@@ -70,7 +94,10 @@ def test_switches_change_what_stands_in_the_prompt() -> None:
 
 @pytest.mark.parametrize("constrained", [True, False])
 def test_history_shows_the_best_and_the_worst_in_order(constrained: bool) -> None:
-    tried = [Scored(f"def reward(step):\n    return {i}.5 * step.news\n", {"PA": i}, f"idea{i}") for i in range(20)]
+    tried = [
+        Scored(f"def reward(step):\n    return {i}.5 * step.news\n", {"PA": i}, f"idea{i}")
+        for i in range(20)
+    ]
     failed = Scored("def reward(step):\n    return broken\n", {}, "idea20")
     text = _all(history=[*tried[::-1], failed, Scored("def (", {})], constrained=constrained)
     assert text.index("broken") < text.index("19.5 * step.news") and "idea10" not in text
@@ -81,7 +108,11 @@ def test_history_shows_the_best_and_the_worst_in_order(constrained: bool) -> Non
 def test_the_parent_stands_with_its_scores(constrained: bool) -> None:
     parent = Scored(REWARD, {"PA": 0.314, "seed std": 0.02, "lost": float("nan")})
     text = _all(parent=parent, constrained=constrained)
-    assert module_text(REWARD).strip() in text and "pa +0.314, seed std +0.02" in text and "lost" not in text
+    assert (
+        module_text(REWARD).strip() in text
+        and "pa +0.314, seed std +0.02" in text
+        and "lost" not in text
+    )
     with pytest.raises(ValueError, match="not Python"):
         build_prompt("reward", parent=Scored("def ("))
 
@@ -89,17 +120,27 @@ def test_the_parent_stands_with_its_scores(constrained: bool) -> None:
 def test_a_repair_shows_the_answer_and_the_reason() -> None:
     asked = build_prompt("reward")
     chat = repair_prompt(asked, "my answer", "line 2: no such field")
-    assert chat[:2] == asked and [m["role"] for m in chat] == ["system", "user", "assistant", "user"]
+    assert chat[:2] == asked and [m["role"] for m in chat] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
     assert chat[2]["content"] == "my answer" and "line 2: no such field" in chat[3]["content"]
 
 
 def test_the_short_form_is_short() -> None:
     for code_type in CODE_TYPES:
         assert len(_all(code_type, constrained=True)) < 1100  # about 3.7 characters a token
-        assert "import" not in build_prompt(code_type, constrained=True)[1]["content"].split("Example")[1]
+        assert (
+            "import"
+            not in build_prompt(code_type, constrained=True)[1]["content"].split("Example")[1]
+        )
 
 
-@pytest.mark.skipif(not REAL_SMOLLM2.is_dir(), reason="smollm2 is not here; run: se-rl llm pull smollm2")
+@pytest.mark.skipif(
+    not REAL_SMOLLM2.is_dir(), reason="smollm2 is not here; run: se-rl llm pull smollm2"
+)
 def test_the_short_form_has_at_most_350_tokens() -> None:
     from tokenizers import Tokenizer
 
@@ -117,20 +158,33 @@ def test_no_symbol_and_no_date_reaches_a_model(symbol: str, date: str, constrain
     source = f'"""{told}"""\n# {told}\ndef reward(step):\n    """{told}"""\n    note = "{told}"\n    return step.news\n'
     known = _all(constrained=constrained)
     text = _all(
-        macro=f"Beat TWAP. {told}", micro=told, parent=Scored(source, {f"PA {symbol}": 1.0, date: 2.0}),
-        history=[Scored(source, {symbol: 0.5}, told)], constrained=constrained,
-    )  # fmt: skip
+        macro=f"Beat TWAP. {told}",
+        micro=told,
+        parent=Scored(source, {f"PA {symbol}": 1.0, date: 2.0}),
+        history=[Scored(source, {symbol: 0.5}, told)],
+        constrained=constrained,
+    )
     assert not re.search(rf"(?<!\w){re.escape(symbol)}(?!\w)", text) or symbol in known
     assert date not in text and "TWAP" in text
 
 
 def test_no_symbol_of_real_data_survives(shared_data: Path) -> None:
-    files = [file for file in sorted(shared_data.rglob("*.parquet")) if "symbol" in pq.read_schema(file).names]
-    names = {name for file in files for name in pq.read_table(file, columns=["symbol"])["symbol"].unique().to_pylist()}
+    files = [
+        file
+        for file in sorted(shared_data.rglob("*.parquet"))
+        if "symbol" in pq.read_schema(file).names
+    ]
+    names = {
+        name
+        for file in files
+        for name in pq.read_table(file, columns=["symbol"])["symbol"].unique().to_pylist()
+    }
     if not names:
         pytest.skip(f"real data not found: no parquet file with symbols in {shared_data}")
     survivors = {name for name in names if name in anonymous(f"buy {name} now").split()}
-    assert all(len(name) == 1 for name in survivors), "a single letter is also a word of the contracts"
+    assert all(len(name) == 1 for name in survivors), (
+        "a single letter is also a word of the contracts"
+    )
 
 
 def test_instructions_keep_their_sense() -> None:
@@ -143,7 +197,11 @@ def test_module_text_is_code_alone() -> None:
     assert module_text(source) == "import torch\n\ndef reward(step):\n    return step.news\n"
     assert module_text(source, imports=False) == "def reward(step):\n    return step.news\n"
     assert module_text('def f():\n    """Only words."""\n') == "def f():\n    pass\n"
-    assert normal_form(source) == normal_form(module_text(source)) != normal_form(source.replace("news", "imbalance"))
+    assert (
+        normal_form(source)
+        == normal_form(module_text(source))
+        != normal_form(source.replace("news", "imbalance"))
+    )
     assert normal_form("def (") == "def ("
 
 
@@ -166,14 +224,22 @@ WRAPPED = {
 
 
 @settings(max_examples=120)
-@given(DESIGNS, PROSE, PROSE, st.sampled_from(sorted(WRAPPED)), st.sampled_from(["as is", "tabs", "smart", "indented"]))
+@given(
+    DESIGNS,
+    PROSE,
+    PROSE,
+    st.sampled_from(sorted(WRAPPED)),
+    st.sampled_from(["as is", "tabs", "smart", "indented"]),
+)
 def test_the_module_comes_out_of_any_wrapping(
     design: tuple[str, str], before: str, after: str, wrapping: str, typing: str
 ) -> None:
     code_type, code = design
     typed = {
         "as is": code,
-        "tabs": re.sub(r"^( {4})+", lambda found: "\t" * (len(found.group()) // 4), code, flags=re.MULTILINE),
+        "tabs": re.sub(
+            r"^( {4})+", lambda found: "\t" * (len(found.group()) // 4), code, flags=re.MULTILINE
+        ),
         "smart": re.sub('"(.*?)"', "\u201c\\1\u201d", code),
         "indented": re.sub("^(?=.)", "    ", code, flags=re.MULTILINE),
     }[typing]
@@ -185,7 +251,13 @@ def test_the_module_comes_out_of_any_wrapping(
     assert ast.dump(ast.parse(found.source)) == ast.dump(ast.parse(code))
 
 
-SHARDS = [*"`~\n\t #()[]{}:='\"@<>/\\\u201d\x00", "def reward(step)", "return step.news", "```python\n", "<think>"]
+SHARDS = [
+    *"`~\n\t #()[]{}:='\"@<>/\\\u201d\x00",
+    "def reward(step)",
+    "return step.news",
+    "```python\n",
+    "<think>",
+]
 SHARDS += [
     "</think>",
     "class Network",
@@ -213,7 +285,10 @@ def test_no_answer_breaks_extraction(answer: str) -> None:
         ("", "no `reward`"),
         ("I cannot do that.", "no `reward`"),
         ("```python\ndef other(step):\n    return 1\n```", "no `reward`"),
-        ("```python\ndef reward(step):\n    return step.news.clamp(\n", "line 2: '(' was never closed"),
+        (
+            "```python\ndef reward(step):\n    return step.news.clamp(\n",
+            "line 2: '(' was never closed",
+        ),
         ("```python\ndef reward(step)\n    return 1\n```", "line 1: expected ':'"),
         ('"""\ndef reward(step: ...\n"""', "not at the top level"),
         ("x" * 300_000, "300000 characters"),
@@ -226,7 +301,9 @@ def test_reasons_can_be_acted_on(answer: str, reason: str) -> None:
 
 
 def test_the_last_of_several_modules_counts() -> None:
-    first, second = (f"```python\ndef reward(step):\n    return {i}.0 * step.news\n```\n" for i in (1, 2))
+    first, second = (
+        f"```python\ndef reward(step):\n    return {i}.0 * step.news\n```\n" for i in (1, 2)
+    )
     assert extract(f"{first}Better:\n{second}", "reward") == Extraction(
         "def reward(step):\n    return 2.0 * step.news\n"
     )

@@ -37,12 +37,22 @@ class Remote:
     def propose(self, request: Request, n: int) -> list[Proposal]:
         self.calls += 1
         silent = self.calls <= self._failures
-        used: dict[str, Any] = {"tokens_in": 10, "tokens_out": 0 if silent else 7 * n, "cost_usd": 0.5}
-        self.ledger.book("hash", self.ledger.open("hash"), outcome="empty" if silent else "ok", **used)
+        used: dict[str, Any] = {
+            "tokens_in": 10,
+            "tokens_out": 0 if silent else 7 * n,
+            "cost_usd": 0.5,
+        }
+        self.ledger.book(
+            "hash", self.ledger.open("hash"), outcome="empty" if silent else "ok", **used
+        )
         texts = [] if silent else [f"answer {self.calls}.{i}" for i in range(n)]
-        return [Proposal(text, 10, output_tokens=7, model=self.name, request=request) for text in texts]
+        return [
+            Proposal(text, 10, output_tokens=7, model=self.name, request=request) for text in texts
+        ]
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         raise Unsupported("remote cannot be trained")
 
 
@@ -64,15 +74,23 @@ def _never() -> Designer:
 def _same(left: Proposal, right: Proposal) -> bool:
     """Equal in every field, and of the same type."""
     pairs = [(getattr(left, field.name), getattr(right, field.name)) for field in fields(Proposal)]
-    return all(type(a) is type(b) and np.array_equal(a, b) if a is not None else b is None for a, b in pairs)
+    return all(
+        type(a) is type(b) and np.array_equal(a, b) if a is not None else b is None
+        for a, b in pairs
+    )
 
 
-def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(archive: Archive, folder: Path) -> None:
+def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(
+    archive: Archive, folder: Path
+) -> None:
     model = LocalDesigner(folder, threads=1).new_adapter("dek")
     first = RecordedDesigner(cast(Designer, model), archive)
     written = first.propose(REQUEST, 4)
     direct = model.propose(REQUEST, 4)
-    assert all(_same(replace(a, seconds=0.0), replace(b, seconds=0.0)) for a, b in zip(written, direct, strict=True))
+    assert all(
+        _same(replace(a, seconds=0.0), replace(b, seconds=0.0))
+        for a, b in zip(written, direct, strict=True)
+    )
 
     again = RecordedDesigner(_never, archive, name=model.name, adapter=model.adapter, local=True)
     stored = again.propose(REQUEST, 4)
@@ -88,11 +106,19 @@ def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(archive: 
     assert first.update(stored, [1.0, -1.0, 0.5, -0.5])["drawn_tokens"] > 0
 
     call = archive.calls()[0]
-    assert first.adapter == "dek@1" and (call.model, call.adapter, call.key) == (model.name, "dek@0", again.last_key)
-    assert call.tokens_in == stored[0].prompt_tokens and call.tokens_out == sum(p.output_tokens for p in stored)
+    assert first.adapter == "dek@1" and (call.model, call.adapter, call.key) == (
+        model.name,
+        "dek@0",
+        again.last_key,
+    )
+    assert call.tokens_in == stored[0].prompt_tokens and call.tokens_out == sum(
+        p.output_tokens for p in stored
+    )
     assert call.usd == 0.0 and archive.blob(sha256(GRAMMAR)) == GRAMMAR.encode()
     first.propose(REQUEST, 4)
-    assert len(archive.calls()) == 2 and first.last_key != again.last_key  # the weights are others now
+    assert (
+        len(archive.calls()) == 2 and first.last_key != again.last_key
+    )  # the weights are others now
 
 
 def test_a_call_is_known_by_all_that_its_answer_depends_on(archive: Archive) -> None:
@@ -109,7 +135,9 @@ def test_a_call_is_known_by_all_that_its_answer_depends_on(archive: Archive) -> 
     assert model.calls == len(requests) + 3 == len({call.key for call in archive.calls()})
     grammar = sha256(GRAMMAR)
     designer.propose(REQUEST, 2)
-    assert designer.last_key == key_of("remote", "", [dict(m) for m in MESSAGES], grammar, 60, 1.0, 5, 2)
+    assert designer.last_key == key_of(
+        "remote", "", [dict(m) for m in MESSAGES], grammar, 60, 1.0, 5, 2
+    )
     assert designer.propose(REQUEST, 0) == []
 
 
@@ -120,7 +148,11 @@ def test_a_closed_model_is_not_opened_for_what_is_known(archive: Archive) -> Non
         assert hasattr(closed, "log_probs") == local
         assert DesignGenerator(closed, validator=_Judge()).constrained == local
     opened = RecordedDesigner(Remote, archive)  # a class is a function that opens one
-    assert opened.name == "remote" and not hasattr(opened, "log_probs") and opened.ledger.totals.attempts == 0
+    assert (
+        opened.name == "remote"
+        and not hasattr(opened, "log_probs")
+        and opened.ledger.totals.attempts == 0
+    )
     with pytest.raises(Unsupported):
         opened.update([], [])
     with pytest.raises(AttributeError):
@@ -133,10 +165,17 @@ def test_money_and_tokens_are_the_ledgers_and_silence_is_asked_again(archive: Ar
     assert designer.propose(REQUEST, 2) == [] == designer.propose(REQUEST, 2)
     assert not archive.calls()
     answers = designer.propose(REQUEST, 2)
-    assert [p.text for p in answers] == ["answer 3.0", "answer 3.1"] and designer.propose(REQUEST, 2) == answers
+    assert [p.text for p in answers] == ["answer 3.0", "answer 3.1"] and designer.propose(
+        REQUEST, 2
+    ) == answers
     designer.propose(replace(REQUEST, seed=9), 1)
-    booked = [(call.tokens_in, call.tokens_out, call.usd, call.proposals) for call in archive.calls()]
-    assert booked == [(30, 14, 1.5, 2), (10, 7, 0.5, 1)]  # two silent attempts were paid for as well
+    booked = [
+        (call.tokens_in, call.tokens_out, call.usd, call.proposals) for call in archive.calls()
+    ]
+    assert booked == [
+        (30, 14, 1.5, 2),
+        (10, 7, 0.5, 1),
+    ]  # two silent attempts were paid for as well
     assert sum(call.usd for call in archive.calls()) == model.ledger.totals.cost_usd
 
 
@@ -147,7 +186,12 @@ def test_a_damaged_reply_is_asked_for_again_once(archive: Archive) -> None:
     key, sha = designer.last_key, archive.calls()[0].reply
     (archive.blobs / sha[:2] / sha[2:]).write_bytes(b"{}")
     second = designer.propose(REQUEST, 2)
-    assert [p.text for p in (*first, *second)] == ["answer 1.0", "answer 1.1", "answer 2.0", "answer 2.1"]
+    assert [p.text for p in (*first, *second)] == [
+        "answer 1.0",
+        "answer 1.1",
+        "answer 2.0",
+        "answer 2.1",
+    ]
     assert designer.propose(REQUEST, 2) == second and model.calls == 2 and designer.last_key == key
     second_blob = archive.calls()[1].reply
     (archive.blobs / second_blob[:2] / second_blob[2:]).unlink()
@@ -160,7 +204,11 @@ def test_an_answer_can_be_traced_to_its_call(archive: Archive) -> None:
     later = designer.propose(replace(REQUEST, seed=6), 2)
     assert [designer.call_of(p) for p in first] == [(key, 0), (key, 1), (key, 2)]
     assert designer.call_of(later[1]) == (designer.last_key, 1) != (key, 1)
-    assert designer.call_of(Proposal("by hand")) == ("", 0) == designer.call_of(replace(first[0], text="changed"))
+    assert (
+        designer.call_of(Proposal("by hand"))
+        == ("", 0)
+        == designer.call_of(replace(first[0], text="changed"))
+    )
 
 
 _NUMBERS = st.lists(st.integers(0, 200_000), max_size=5).map(tuple)
@@ -186,14 +234,19 @@ _PROPOSALS = st.builds(
 
 @settings(max_examples=10, deadline=None)
 @given(st.lists(_PROPOSALS, min_size=1, max_size=3))
-def test_any_answer_comes_back_as_it_was_and_its_bytes_are_the_same(proposals: list[Proposal]) -> None:
+def test_any_answer_comes_back_as_it_was_and_its_bytes_are_the_same(
+    proposals: list[Proposal],
+) -> None:
     class Fixed(Remote):
         def propose(self, request: Request, n: int) -> list[Proposal]:
             return proposals
 
     replies = set()
     for _ in range(2):
-        with tempfile.TemporaryDirectory() as place, Archive.open(Path(place) / "a.sqlite") as archive:
+        with (
+            tempfile.TemporaryDirectory() as place,
+            Archive.open(Path(place) / "a.sqlite") as archive,
+        ):
             RecordedDesigner(Fixed(), archive).propose(REQUEST, 3)
             stored = RecordedDesigner(_never, archive, name="remote").propose(REQUEST, 3)
             assert all(_same(a, b) for a, b in zip(proposals, stored, strict=True))
@@ -226,5 +279,8 @@ def test_a_module_is_judged_once_unless_there_was_no_room(archive: Archive) -> N
         assert validator.validate("source two").error_message == "no def reward"
         assert validator.validate("source two").behaviour.shape == (0,)
     assert judge.seen == 2
-    assert validator.validate("source three").stage == "sandbox" and validator.validate("source three").is_valid
+    assert (
+        validator.validate("source three").stage == "sandbox"
+        and validator.validate("source three").is_valid
+    )
     assert validator.validate("source one", "network").stage == "static" and judge.seen == 5

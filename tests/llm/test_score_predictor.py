@@ -37,7 +37,9 @@ def toy_pairs(n: int, *, noise: float = 0.0) -> tuple[torch.Tensor, list[tuple[l
     table = torch.tensor(rng.normal(size=(30, 6)), dtype=torch.float32)
     bags = [rng.integers(30, size=rng.integers(4, 12)).tolist() for _ in range(n)]
     truth = table.double().numpy() @ rng.normal(size=6)
-    return table, [(bag, float(truth[bag].mean() * (noise == 0) + noise * rng.normal())) for bag in bags]
+    return table, [
+        (bag, float(truth[bag].mean() * (noise == 0) + noise * rng.normal())) for bag in bags
+    ]
 
 
 def test_the_predictor_is_checked_on_designs_it_did_not_see() -> None:
@@ -50,7 +52,9 @@ def test_the_predictor_is_checked_on_designs_it_did_not_see() -> None:
     assert not noise.usable and "left-out correlation" in noise.reason
     few = fit_predictor(table, pairs[:15])
     assert not few.usable and "15 scored designs are too few" in few.reason
-    assert not fit_predictor(table, [(tokens, 1.0) for tokens, _ in pairs]).usable  # nothing to predict
+    assert not fit_predictor(
+        table, [(tokens, 1.0) for tokens, _ in pairs]
+    ).usable  # nothing to predict
 
 
 def test_the_closed_form_of_leaving_one_out_is_that_of_refitting() -> None:
@@ -74,11 +78,15 @@ def test_the_straight_through_gradient_is_that_of_expected_worth(designer: Local
     """Forward the worth of what was sampled, backward that of all that could have been, position by position."""
     proposals = designer.propose(Request(MESSAGES, GRAMMAR, 120, seed=2), 3)
     engine = designer._engine
-    worth = torch.randn(len(designer.embeddings), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    worth = torch.randn(
+        len(designer.embeddings), generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
     chosen = choices(engine.model, engine.tokens(list(MESSAGES)), proposals)
     moving = replace(chosen, log_probs=chosen.log_probs.detach().requires_grad_())
     values = ste_gradient(ScorePredictor(worth), moving, proposals)
-    assert np.allclose(values.detach(), [float(worth[list(p.tokens or ())].mean()) for p in proposals], atol=1e-6)
+    assert np.allclose(
+        values.detach(), [float(worth[list(p.tokens or ())].mean()) for p in proposals], atol=1e-6
+    )
     values.sum().backward()
     place = 0
     for proposal in proposals:
@@ -86,15 +94,17 @@ def test_the_straight_through_gradient_is_that_of_expected_worth(designer: Local
             allowed = np.flatnonzero(np.unpackbits(row, bitorder="little"))
             chances = moving.log_probs.detach()[place].exp()
             gradient = cast(Any, moving.log_probs.grad)[place]
-            expected = float((chances[chances > 0] * worth[allowed]).sum() / len(proposal.tokens or ()))
-            assert len(allowed) == int((chances > 0).sum()) and float(gradient.sum()) == pytest.approx(
-                expected, abs=1e-6
+            expected = float(
+                (chances[chances > 0] * worth[allowed]).sum() / len(proposal.tokens or ())
             )
+            assert len(allowed) == int((chances > 0).sum()) and float(
+                gradient.sum()
+            ) == pytest.approx(expected, abs=1e-6)
             place += 1
     free = Choices(torch.zeros(1, len(worth)), torch.tensor([4]), torch.tensor([0]), 1)
-    assert float(ste_gradient(ScorePredictor(worth), free, [Proposal("x", tokens=(4,))])) == pytest.approx(
-        float(worth[4])
-    )
+    assert float(
+        ste_gradient(ScorePredictor(worth), free, [Proposal("x", tokens=(4,))])
+    ) == pytest.approx(float(worth[4]))
 
 
 def test_straight_through_raises_the_predicted_score(designer: LocalDesigner) -> None:
@@ -102,19 +112,32 @@ def test_straight_through_raises_the_predicted_score(designer: LocalDesigner) ->
     learner: Any = designer
     for step in range(6):
         learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
-        assert learned.stats["ste"] == 1.0 and learned.stats["ste_correlation"] > 0.2 and not learned.reason
+        assert (
+            learned.stats["ste"] == 1.0
+            and learned.stats["ste_correlation"] > 0.2
+            and not learned.reason
+        )
         learner = learned.designer
     predictor = fit_predictor(designer.embeddings, list(lle._pairs))
     before, after = (
-        np.mean([predictor.predict(p.tokens or ()) for p in drawn(d, 77, n=30)]) for d in (designer, learner)
+        np.mean([predictor.predict(p.tokens or ()) for p in drawn(d, 77, n=30)])
+        for d in (designer, learner)
     )
     assert after > before + 0.2 and share(learner) > share(designer)
 
 
-def test_with_few_designs_the_straight_through_option_says_that_reinforce_was_used(designer: LocalDesigner) -> None:
+def test_with_few_designs_the_straight_through_option_says_that_reinforce_was_used(
+    designer: LocalDesigner,
+) -> None:
     outcomes, both = outcomes_of(drawn(designer, 1, n=5)), []
     for estimator in ("ste", "reinforce"):
-        learned = LowLevelEnhancement(LoRAConfig(estimator=estimator)).learn(cast(Designer, designer), outcomes, seed=1)
+        learned = LowLevelEnhancement(LoRAConfig(estimator=estimator)).learn(
+            cast(Designer, designer), outcomes, seed=1
+        )
         both.append((learned.reason, learned.moved, adapter_bytes(cast(Any, learned.designer))))
-    assert "15 scored designs are too few" in both[0][0] and "REINFORCE was used" in both[0][0] and not both[1][0]
+    assert (
+        "15 scored designs are too few" in both[0][0]
+        and "REINFORCE was used" in both[0][0]
+        and not both[1][0]
+    )
     assert both[0][1:] == both[1][1:]

@@ -41,8 +41,12 @@ def build_tokenizer() -> Any:
         "Write def reward(step). volatility",
     ]
     tokenizer.train_from_iterator(corpus * 4, trainer)
-    tokenizer.add_special_tokens([AddedToken("<|im_start|>", special=True), AddedToken("<|im_end|>", special=True)])
-    wrapped = TokenizersBackend(tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|im_end|>")
+    tokenizer.add_special_tokens(
+        [AddedToken("<|im_start|>", special=True), AddedToken("<|im_end|>", special=True)]
+    )
+    wrapped = TokenizersBackend(
+        tokenizer_object=tokenizer, eos_token="<|im_end|>", pad_token="<|im_end|>"
+    )
     wrapped.chat_template = CHAT
     return wrapped
 

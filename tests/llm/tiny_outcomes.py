@@ -9,7 +9,7 @@ import numpy as np
 from tiny_model import GRAMMAR, MESSAGES
 
 from se_rl.llm.backends import Proposal, Request
-from se_rl.llm.low_level_enhancement import Outcome
+from se_rl.llm.low_level_enhancement import DesignOutcome
 
 FIELDS = ("fill_price", "time_left", "volatility")
 PROMPTS: tuple[Any, ...] = (MESSAGES, "Write a reward.", "Improve this reward.")
@@ -17,7 +17,11 @@ PROMPTS: tuple[Any, ...] = (MESSAGES, "Write a reward.", "Improve this reward.")
 
 def drawn(designer: Any, seed: int, *, n: int = 8) -> list[Proposal]:
     """n designs for each of three prompts."""
-    return [p for prompt in PROMPTS for p in designer.propose(Request(prompt, GRAMMAR, 120, 1.0, seed), n)]
+    return [
+        p
+        for prompt in PROMPTS
+        for p in designer.propose(Request(prompt, GRAMMAR, 120, 1.0, seed), n)
+    ]
 
 
 def behaviour(text: str) -> tuple[float, ...]:
@@ -29,9 +33,9 @@ def behaviour(text: str) -> tuple[float, ...]:
     return tuple(weights.values())
 
 
-def outcomes_of(proposals: Sequence[Proposal], *, field: str = "volatility") -> list[Outcome]:
+def outcomes_of(proposals: Sequence[Proposal], *, field: str = "volatility") -> list[DesignOutcome]:
     """Pays for the use of one field."""
-    return [Outcome(p, float(field in p.text), behaviour(p.text)) for p in proposals]
+    return [DesignOutcome(p, float(field in p.text), behaviour(p.text)) for p in proposals]
 
 
 def share(designer: Any, *, field: str = "volatility", seed: int = 900) -> float:

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from se_rl.market import ladder as at
+from se_rl.market import price_levels as at
 from se_rl.market.bench import bench_book, message_stream, replay, replay_cpp
 from se_rl.market.bench_peers import depth_updates, replay_hftbacktest
 from se_rl.market.book import Books
@@ -56,7 +56,9 @@ def test_hftbacktest_ends_at_our_touch() -> None:
     assert isinstance(replay_hftbacktest(message_stream(20_000, seed=8), repeats=1), float)
 
 
-def test_without_compiler_and_hftbacktest_the_reasons_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_compiler_and_hftbacktest_the_reasons_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setitem(sys.modules, "hftbacktest", None)
     result = bench_book(seconds=0)

@@ -41,7 +41,9 @@ def test_the_card_has_its_parts(card: dict[str, Any]) -> None:
     names = [fact["name"] for fact in card["facts"]]
     assert len(set(names)) == 12 and "impact exponent" in names
     assert card["passed"] == sum(fact["ok"] for fact in card["facts"])
-    assert {(row["multiple"], row["offset"]) for row in card["grid"]} == {(m, o) for m in MULTIPLES for o in OFFSETS}
+    assert {(row["multiple"], row["offset"]) for row in card["grid"]} == {
+        (m, o) for m in MULTIPLES for o in OFFSETS
+    }
     assert card["against"] is None and card["messages"] > 10**7
     json.loads(to_json(card))
 
@@ -54,7 +56,8 @@ def test_the_default_market_is_realistic_even_at_small_effort(card: dict[str, An
 
 
 @pytest.mark.parametrize(
-    "words", ["size 0", "conserved", "crossed", "round trip", "bleed", "filled whole", "worth using"]
+    "words",
+    ["size 0", "conserved", "crossed", "round trip", "bleed", "filled whole", "worth using"],
 )
 def test_exact_tests_pass(card: dict[str, Any], words: str) -> None:
     test = next(test for test in card["tests"] if words in test["name"])
@@ -64,7 +67,9 @@ def test_exact_tests_pass(card: dict[str, Any], words: str) -> None:
 def test_the_cell_that_is_twap_costs_what_twap_costs(card: dict[str, Any]) -> None:
     same = [row for row in card["grid"] if (row["multiple"], row["offset"]) == (1.0, "market")]
     assert len(same) == 2 and all(row["cost_vs_twap"] == 0.0 for row in same)
-    at_once = [row for row in card["grid"] if (row["multiple"], row["offset"]) == (MULTIPLES[-1], "market")]
+    at_once = [
+        row for row in card["grid"] if (row["multiple"], row["offset"]) == (MULTIPLES[-1], "market")
+    ]
     assert all(row["cost_vs_twap"] > 0.1 for row in at_once)
 
 
@@ -81,7 +86,9 @@ def test_a_profitable_round_trip_fails_the_card() -> None:
     for level, ok in ((-3.0, True), (3.0, False)):
         trips = RoundTrips(level + noise, shape, np.ones(120, bool), 0)
         assert card_module._no_free_trip(trips)["ok"] is ok
-    hidden = np.where(shape[:, 0] == 8, 5.0, -9.0) + noise  # one kind pays although the mean does not
+    hidden = (
+        np.where(shape[:, 0] == 8, 5.0, -9.0) + noise
+    )  # one kind pays although the mean does not
     assert not card_module._no_free_trip(RoundTrips(hidden, shape, np.ones(120, bool), 0))["ok"]
 
 
@@ -117,7 +124,9 @@ def test_beside_a_real_book(sample: Evidence, shared_data: Path) -> None:
     assert 0 < found["wasserstein"]["standardised returns"] < 0.5
 
 
-def test_beside_real_bars(sample: Evidence, shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beside_real_bars(
+    sample: Evidence, shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bars = read_bars(shared_data / "us_minute_2022.parquet")
     found = against(sample, bars)
     names = [row["name"] for row in found["rows"]]

@@ -45,7 +45,9 @@ def test_there_are_twelve_and_each_computes_one_number_per_band() -> None:
     assert len({fact.name for fact in FACTS}) == 12
     for fact in FACTS:
         values = fact.measure(evidence())
-        assert len(values) == len(fact.bands) and all(low < high for low, high in fact.bands.values())
+        assert len(values) == len(fact.bands) and all(
+            low < high for low, high in fact.bands.values()
+        )
         assert fact.measure.__doc__
 
 
@@ -98,7 +100,9 @@ def test_crossover_is_where_the_line_meets_the_law() -> None:
 def test_signs_are_correlated_about_zero() -> None:
     rng = np.random.default_rng(3)
     assert abs(facts.sign_autocorrelation(rng.choice([-1.0, 1.0], 20_000))).max() < 0.02
-    assert facts.sign_autocorrelation(np.ones(20_000)) == pytest.approx(np.ones(8))  # one long order is all memory
+    assert facts.sign_autocorrelation(np.ones(20_000)) == pytest.approx(
+        np.ones(8)
+    )  # one long order is all memory
 
 
 def test_failed_orders_are_left_out_and_nothing_left_is_not_a_number() -> None:
@@ -113,7 +117,11 @@ def test_a_row_needs_all_its_numbers_in_their_bands() -> None:
     sample = evidence()
     rest = [sample.without(group) for group in range(GROUPS)]
     row = measure(named("decay"), sample, rest=rest)
-    assert row["ok"] and row["value"] == row["parts"][0]["value"] and row["se"] == pytest.approx(0.0, abs=1e-9)
+    assert (
+        row["ok"]
+        and row["value"] == row["parts"][0]["value"]
+        and row["se"] == pytest.approx(0.0, abs=1e-9)
+    )
     assert (row["low"], row["high"]) == (0.5, 0.85)
     response = sample.response.copy()
     response[:, :, -1] = 0.0
@@ -124,7 +132,9 @@ def test_a_row_needs_all_its_numbers_in_their_bands() -> None:
 def test_standard_errors_match_those_of_a_mean() -> None:
     spread = np.random.default_rng(4).normal(6.0, 1.0, size=(64 * GROUPS, 1))
     sample = evidence(spread=spread, mid=np.tile(evidence().mid[:1], (64 * GROUPS, 1)))
-    row = measure(named("spread and depth"), sample, rest=[sample.without(group) for group in range(GROUPS)])
+    row = measure(
+        named("spread and depth"), sample, rest=[sample.without(group) for group in range(GROUPS)]
+    )
     expected = 100 * spread.std() / math.sqrt(spread.size) / sample.daily_sd_ticks
     assert row["se"] == pytest.approx(expected, rel=0.5)
 

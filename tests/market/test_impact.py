@@ -85,7 +85,9 @@ class FlatMarkets:
         return Paths(flat + 100.0, flat, abs(lots), cash, np.zeros(self.n, bool), 0)
 
 
-@pytest.mark.parametrize(("buy", "sell", "profit"), [(100, 100, 0.0), (102, 99, -3.0), (99, 101, 2.0)])
+@pytest.mark.parametrize(
+    ("buy", "sell", "profit"), [(100, 100, 0.0), (102, 99, -3.0), (99, 101, 2.0)]
+)
 def test_round_trips_end_flat_and_a_hole_would_show(buy: int, sell: int, profit: float) -> None:
     markets: Any = FlatMarkets(200, buy=buy, sell=sell)
     trips = round_trips(markets, daily_volume=DAILY_VOLUME, rng=np.random.default_rng(1))
@@ -97,7 +99,9 @@ def test_luck_with_the_news_is_no_profit() -> None:
     news = np.cumsum(np.random.default_rng(2).normal(size=(50, 61)), axis=1)
 
     def run(lots: Any) -> Paths:
-        at_start = 100.0 + news[:, :-1]  # fills at the bar's start, at a price that follows the news
+        at_start = (
+            100.0 + news[:, :-1]
+        )  # fills at the bar's start, at a price that follows the news
         return Paths(100.0 + news, news, abs(lots), at_start * abs(lots), np.zeros(50, bool), 0)
 
     markets: Any = SimpleNamespace(n=50, run=run)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from se_rl.data.market_data import DataError
 from se_rl.market import book as book_module
-from se_rl.market import ladder as at
+from se_rl.market import price_levels as at
 from se_rl.market.book import CPU, Books
 from se_rl.market.kernel import make_kernel
-from se_rl.market.ladder import best as best_price
+from se_rl.market.price_levels import best as best_price
 
 Array = npt.NDArray[Any]
 BATCH = 1000
@@ -27,10 +27,17 @@ BATCH = 1000
 class PlainBook:
     """The reference: a dict of deques per side, nothing clever. An order is a list [id, owner, quantity]."""
 
-    def __init__(self, *, orders: int, owners: int, collar: int | None, prevent_self_trade: bool) -> None:
+    def __init__(
+        self, *, orders: int, owners: int, collar: int | None, prevent_self_trade: bool
+    ) -> None:
         self.sides: tuple[dict[int, deque[list[int]]], ...] = ({}, {})
         self.where: dict[int, tuple[int, int]] = {}
-        self.room, self.owners, self.collar, self.prevent = orders, owners, collar, prevent_self_trade
+        self.sandbox, self.owners, self.collar, self.prevent = (
+            orders,
+            owners,
+            collar,
+            prevent_self_trade,
+        )
         self.most = (2**31 - 1) // orders
         self.trades: list[tuple[int, ...]] = []
         self.cash, self.shares = [0] * owners, [0] * owners
@@ -75,7 +82,9 @@ class PlainBook:
         self.remove(ident)
         self.order(at.LIMIT, side, price, quantity, order[1], ident)
 
-    def order(self, kind: int, side: int, price: int, quantity: int, owner: int, ident: int) -> None:
+    def order(
+        self, kind: int, side: int, price: int, quantity: int, owner: int, ident: int
+    ) -> None:
         sign, arrival = (-1 if side else 1), self.best(1 - side)
 
         def crosses() -> bool:
@@ -101,22 +110,30 @@ class PlainBook:
             return
         if kind != at.LIMIT or crosses():
             self.dropped += quantity
-        elif len(self.where) == self.room:
+        elif len(self.where) == self.sandbox:
             self.rejected += 1
         else:
             self.sides[side].setdefault(price, deque()).append([ident, owner, quantity])
             self.where[ident] = (side, price)
 
-    def trade(self, price: int, size: int, maker: list[int], owner: int, ident: int, side: int) -> None:
+    def trade(
+        self, price: int, size: int, maker: list[int], owner: int, ident: int, side: int
+    ) -> None:
         self.trades.append((price, size, maker[1], maker[0], owner, ident, side))
-        for who, bought in ((owner, size if side == at.BUY else -size), (maker[1], -size if side == at.BUY else size)):
+        for who, bought in (
+            (owner, size if side == at.BUY else -size),
+            (maker[1], -size if side == at.BUY else size),
+        ):
             self.shares[min(who, self.owners - 1)] += bought
             self.cash[min(who, self.owners - 1)] -= price * bought
 
     def state(self) -> list[list[tuple[int, list[tuple[int, ...]]]]]:
         """Per side, best price first: the price and its queue of (id, owner, quantity)."""
         order = [sorted(self.sides[at.BUY], reverse=True), sorted(self.sides[at.SELL])]
-        return [[(p, [tuple(o) for o in self.sides[side][p]]) for p in order[side]] for side in (at.BUY, at.SELL)]
+        return [
+            [(p, [tuple(o) for o in self.sides[side][p]]) for p in order[side]]
+            for side in (at.BUY, at.SELL)
+        ]
 
 
 def walk(books: Books, b: int, side: int, row: int) -> Iterator[int]:
@@ -145,11 +162,13 @@ def state(books: Books, b: int = 0) -> list[list[tuple[int, list[tuple[int, ...]
                 price = int(orders[slot, at.PRICE])
                 place = price * sign - int(meta[at.BASE + side])
                 assert place == row if row < beyond else place >= beyond
-                queues.setdefault(price, []).append(tuple(orders[slot, [at.ID, at.OWNER, at.QUANTITY]].tolist()))
+                queues.setdefault(price, []).append(
+                    tuple(orders[slot, [at.ID, at.OWNER, at.QUANTITY]].tolist())
+                )
                 live += 1
-        ladder = sorted(queues.items(), key=lambda item: item[0] * sign)
-        assert meta[at.TOUCH + side] == (ladder[0][0] * sign if ladder else at.FAR)
-        out.append(ladder)
+        price_levels = sorted(queues.items(), key=lambda item: item[0] * sign)
+        assert meta[at.TOUCH + side] == (price_levels[0][0] * sign if price_levels else at.FAR)
+        out.append(price_levels)
     free, slot = 0, int(meta[at.FREE])
     while slot >= 0:
         free, slot = free + 1, int(orders[slot, at.NEXT])
@@ -178,9 +197,19 @@ def stream(seed: int, n: int, *, owners: int = 5, wild: float = 0.02, drift: flo
 
 def compare(messages: Array, *, keep_log: bool = False, **rules: Any) -> Books:
     """Run both books side by side and compare them after every batch."""
-    plain = PlainBook(**{name: rules[name] for name in ("orders", "owners", "collar", "prevent_self_trade")})
+    plain = PlainBook(
+        **{name: rules[name] for name in ("orders", "owners", "collar", "prevent_self_trade")}
+    )
     books = Books(1, **rules, log=20 * BATCH, ids=len(messages))
-    columns = [at.LOG_PRICE, at.LOG_QUANTITY, at.MAKER_OWNER, at.MAKER_ID, at.TAKER_OWNER, at.TAKER_ID, at.TAKER_SIDE]
+    columns = [
+        at.LOG_PRICE,
+        at.LOG_QUANTITY,
+        at.MAKER_OWNER,
+        at.MAKER_ID,
+        at.TAKER_OWNER,
+        at.TAKER_ID,
+        at.TAKER_SIDE,
+    ]
     for start in range(0, len(messages), BATCH):
         batch = messages[start : start + BATCH]
         books.apply(batch)
@@ -188,9 +217,13 @@ def compare(messages: Array, *, keep_log: bool = False, **rules: Any) -> Books:
             plain.run(*message)
         assert [tuple(row) for row in books.trades()[:, columns].tolist()] == plain.trades
         assert state(books) == plain.state()
-        counters = [int(books.total(f)[0]) for f in (at.REJECTED, at.DROPPED, at.SELF_CANCELLED, at.UNKNOWN)]
+        counters = [
+            int(books.total(f)[0]) for f in (at.REJECTED, at.DROPPED, at.SELF_CANCELLED, at.UNKNOWN)
+        ]
         assert counters == [plain.rejected, plain.dropped, plain.self_cancelled, plain.unknown]
-        assert books.book.owners[0].tolist() == [list(pair) for pair in zip(plain.cash, plain.shares, strict=True)]
+        assert books.book.owners[0].tolist() == [
+            list(pair) for pair in zip(plain.cash, plain.shares, strict=True)
+        ]
         check_depth(books, plain)
         if not keep_log:
             plain.trades.clear()
@@ -202,11 +235,17 @@ def check_depth(books: Books, plain: PlainBook) -> None:
     """Depth as deep as asked, and the queue position of each order, also beyond the window."""
     wanted = 12
     shown = books.depth(wanted)[0].tolist()
-    slots = {int(row[at.ID]): slot for slot, row in enumerate(books.book.orders[0]) if row[at.QUANTITY] > 0}
-    for side, ladder in enumerate(plain.state()):
-        levels = [[price, sum(order[2] for order in queue)] for price, queue in ladder][:wanted]
+    slots = {
+        int(row[at.ID]): slot
+        for slot, row in enumerate(books.book.orders[0])
+        if row[at.QUANTITY] > 0
+    }
+    for side, price_levels in enumerate(plain.state()):
+        levels = [[price, sum(order[2] for order in queue)] for price, queue in price_levels][
+            :wanted
+        ]
         assert shown[side] == levels + [[0, 0]] * (wanted - len(levels))
-        for _, queue in ladder[:: max(1, len(ladder) // 3)]:
+        for _, queue in price_levels[:: max(1, len(price_levels) // 3)]:
             assert books.ahead(0, slots[queue[-1][0]]) == sum(order[2] for order in queue[:-1])
 
 
@@ -228,7 +267,9 @@ def check_depth(books: Books, plain: PlainBook) -> None:
 def test_equals_the_plain_book(
     seed: int, levels: int, orders: int, owners: int, collar: int | None, prevent: bool
 ) -> None:
-    messages = stream(seed, 100_000, wild=(0.02, 0.3, 0.001)[seed % 3], drift=(0.05, 0.5, 3.0)[seed % 3])
+    messages = stream(
+        seed, 100_000, wild=(0.02, 0.3, 0.001)[seed % 3], drift=(0.05, 0.5, 3.0)[seed % 3]
+    )
     rules: dict[str, Any] = {
         "levels": levels,
         "orders": orders,
@@ -257,15 +298,29 @@ MESSAGES = st.lists(
 
 
 @settings(max_examples=100, deadline=None)
-@given(MESSAGES, st.integers(2, 12), st.sampled_from([3, 8, 64]), st.sampled_from([None, 0, 1, 5]), st.booleans())
+@given(
+    MESSAGES,
+    st.integers(2, 12),
+    st.sampled_from([3, 8, 64]),
+    st.sampled_from([None, 0, 1, 5]),
+    st.booleans(),
+)
 def test_any_messages_under_any_rules(
     messages: list[tuple[int, ...]], levels: int, orders: int, collar: int | None, prevent: bool
 ) -> None:
     stream = np.array(messages)
     own = stream[:, 0] < at.CANCEL
-    stream[own, 5] = np.flatnonzero(own)  # an order's id is its place; cancels and replaces name any
+    stream[own, 5] = np.flatnonzero(
+        own
+    )  # an order's id is its place; cancels and replaces name any
     books = compare(
-        stream, levels=levels, orders=orders, owners=3, collar=collar, prevent_self_trade=prevent, keep_log=True
+        stream,
+        levels=levels,
+        orders=orders,
+        owners=3,
+        collar=collar,
+        prevent_self_trade=prevent,
+        keep_log=True,
     )
     trades = books.trades()
     assert not prevent or (trades[:, at.MAKER_OWNER] != trades[:, at.TAKER_OWNER]).all()
@@ -282,7 +337,13 @@ def test_far_jumps_move_the_window_both_ways_without_loss() -> None:
     prices = [1000, 5, 10**8, 7, 1000, 10**8 - 1, 900, 5, 1000, 2]
     rests = [(at.LIMIT, at.BUY, price, 10 + i, 0, i) for i, price in enumerate(prices)]
     sells = [(at.MARKET, at.SELL, 0, 7, 1, 10 + i) for i in range(25)]
-    rules: dict[str, Any] = {"levels": 8, "orders": 16, "owners": 2, "collar": None, "prevent_self_trade": False}
+    rules: dict[str, Any] = {
+        "levels": 8,
+        "orders": 16,
+        "owners": 2,
+        "collar": None,
+        "prevent_self_trade": False,
+    }
     books = compare(np.array(rests + sells), **rules)
     assert books.total(at.VOLUME)[0] == sum(range(10, 20))
     assert books.total(at.LIVE)[0] == 0
@@ -290,14 +351,22 @@ def test_far_jumps_move_the_window_both_ways_without_loss() -> None:
 
 def test_python_and_machine_code_agree() -> None:
     messages = stream(11, 4_000, wild=0.1)
-    rules: dict[str, Any] = {"levels": 16, "orders": 64, "owners": 4, "log": 300, "ids": len(messages)}
+    rules: dict[str, Any] = {
+        "levels": 16,
+        "orders": 64,
+        "owners": 4,
+        "log": 300,
+        "ids": len(messages),
+    }
     compiled, plain = Books(1, **rules), Books(1, **rules)
     compiled.apply(messages)
     kernel, slots = make_kernel(lambda function: function), np.full(len(messages), -1)
     book = plain.book
     for kind, side, price, quantity, owner, ident in messages.tolist():
         slot = int(slots[ident]) if kind >= at.CANCEL else -1
-        if kind >= at.CANCEL and (slot < 0 or book.orders[0, slot, at.ID] != ident or not book.orders[0, slot, 1]):
+        if kind >= at.CANCEL and (
+            slot < 0 or book.orders[0, slot, at.ID] != ident or not book.orders[0, slot, 1]
+        ):
             book.meta[0, at.UNKNOWN] += 1
             continue
         slot = kernel.handle(book, 0, slot, kind, side, price, quantity, owner, ident)
@@ -322,7 +391,9 @@ def test_a_book_depends_neither_on_threads_nor_on_the_others() -> None:
     serial, threads = Books(n, **rules), Books(n, **rules)
     serial.apply(messages)
     threads.apply(messages, parallel=True)
-    for one, other in zip((*serial.book, serial.slots), (*threads.book, threads.slots), strict=True):
+    for one, other in zip(
+        (*serial.book, serial.slots), (*threads.book, threads.slots), strict=True
+    ):
         np.testing.assert_array_equal(one, other)
     alone, shared = Books(1, **rules), Books(n, **rules)
     alone.apply(messages[3])
@@ -334,12 +405,16 @@ def test_a_book_depends_neither_on_threads_nor_on_the_others() -> None:
 
 def test_wide_numbers_give_the_same_trades() -> None:
     messages = stream(31, 20_000)
-    narrow, wide = (Books(1, orders=64, log=30_000, ids=20_000, dtype=dtype) for dtype in (np.int32, np.int64))
+    narrow, wide = (
+        Books(1, orders=64, log=30_000, ids=20_000, dtype=dtype) for dtype in (np.int32, np.int64)
+    )
     sane = (messages[:, 3] < 2**20) & (np.abs(messages[:, 2]) < 2**20)
     narrow.apply(messages[sane])
     wide.apply(messages[sane])
     np.testing.assert_array_equal(narrow.trades(), wide.trades())
-    far = np.array([(at.LIMIT, at.SELL, 10**15, 10**15, 0, 1), (at.IOC, at.BUY, 10**15, 10**14, 1, 2)])
+    far = np.array(
+        [(at.LIMIT, at.SELL, 10**15, 10**15, 0, 1), (at.IOC, at.BUY, 10**15, 10**14, 1, 2)]
+    )
     wide.reset()
     wide.apply(far)
     assert wide.trades()[0, :2].tolist() == [10**15, 10**14]
@@ -360,7 +435,10 @@ def test_a_short_log_counts_what_it_could_not_keep() -> None:
 
 def test_growing_the_pool_keeps_every_order() -> None:
     messages = stream(51, 4_000, wild=0.1)
-    grown, roomy = Books(1, levels=16, orders=400, ids=4_000), Books(1, levels=16, orders=800, ids=4_000)
+    grown, roomy = (
+        Books(1, levels=16, orders=400, ids=4_000),
+        Books(1, levels=16, orders=800, ids=4_000),
+    )
     grown.apply(messages[:2_000])
     before = state(grown)
     grown.grow(800, log=100)
@@ -373,7 +451,9 @@ def test_growing_the_pool_keeps_every_order() -> None:
 
 
 def test_reset_forgets_everything_but_the_rules() -> None:
-    used, fresh = (Books(2, orders=32, ids=2_000, collar=3, prevent_self_trade=True) for _ in range(2))
+    used, fresh = (
+        Books(2, orders=32, ids=2_000, collar=3, prevent_self_trade=True) for _ in range(2)
+    )
     used.apply(stream(61, 2_000))
     used.reset()
     for books in (used, fresh):
@@ -403,7 +483,9 @@ def test_bad_messages_are_refused_whole(messages: Array, says: str) -> None:
     assert books.total(at.LIVE)[0] == 0
 
 
-@pytest.mark.parametrize("bad", [{"levels": 1}, {"orders": 0}, {"log": -1}, {"owners": 0}, {"ids": -1}, {"collar": -1}])
+@pytest.mark.parametrize(
+    "bad", [{"levels": 1}, {"orders": 0}, {"log": -1}, {"owners": 0}, {"ids": -1}, {"collar": -1}]
+)
 def test_impossible_sizes_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(DataError, match=next(iter(bad))):
         Books(1, **bad)

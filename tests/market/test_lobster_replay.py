@@ -24,7 +24,11 @@ class Replay:
 
     def __init__(self, day: BookHistory) -> None:
         self.day, self.book = day, LimitOrderBook(lot_size=1)
-        self.kind, self.ident, self.size = day.kind.tolist(), day.order_id.tolist(), day.size.tolist()
+        self.kind, self.ident, self.size = (
+            day.kind.tolist(),
+            day.order_id.tolist(),
+            day.size.tolist(),
+        )
         self.direction, self.price = day.direction.tolist(), (day.price_e4 / 1e4).tolist()
         self.shown = [self._levels(1), self._levels(-1)]
         self.order: dict[int, Order] = {}
@@ -52,20 +56,28 @@ class Replay:
             self._add_hidden(ident + 1)
         if kind == NEW:
             assert side is not None
-            assert self._add(ident, side, price, size) == 0, "an order that rests on the exchange traded here"
+            assert self._add(ident, side, price, size) == 0, (
+                "an order that rests on the exchange traded here"
+            )
         elif kind in (PARTIAL_CANCEL, DELETE):
             self.book.cancel_order(self.order[ident].order_id, size)
         elif kind == EXECUTION:
             taker_side = OrderSide.SELL if side is OrderSide.BUY else OrderSide.BUY
             _, trades = self.book.submit_order("taker", taker_side, "ioc", price, size)
-            makers = [t.buyer_order_id if side is OrderSide.BUY else t.seller_order_id for t in trades]
+            makers = [
+                t.buyer_order_id if side is OrderSide.BUY else t.seller_order_id for t in trades
+            ]
             self.executions += 1
-            self.exact += [self.file_id.get(m) for m in makers] == [ident] and trades[0].quantity == size
+            self.exact += [self.file_id.get(m) for m in makers] == [ident] and trades[
+                0
+            ].quantity == size
 
     def _compare(self, row: int) -> None:
         levels = self.day.bid_e4.shape[1]
         ours, theirs = self.book.get_depth(levels), [side[row] for side in self.shown]
-        if levels > 1 or not self._retreated(row):  # one level tells nothing about the price behind the touch
+        if levels > 1 or not self._retreated(
+            row
+        ):  # one level tells nothing about the price behind the touch
             self.in_view += 1
             self.equal += all(mine[:1] == real[:1] for mine, real in zip(ours, theirs, strict=True))
         while list(ours) != theirs:
@@ -77,7 +89,9 @@ class Replay:
         touch = [(side[max(row - 1, 0)][0][0], side[row][0][0]) for side in self.shown]
         return touch[0][1] < touch[0][0] or touch[1][1] > touch[1][0]
 
-    def _repair(self, side: OrderSide, mine: dict[float, float], real: dict[float, float], row: int) -> None:
+    def _repair(
+        self, side: OrderSide, mine: dict[float, float], real: dict[float, float], row: int
+    ) -> None:
         deepest = list(real)[-1]
         for price in {*mine, *real}:
             out_of_view = price < deepest if side is OrderSide.BUY else price > deepest
@@ -117,7 +131,12 @@ class Replay:
                 arrived.add(ident)
             elif kind in (PARTIAL_CANCEL, DELETE, EXECUTION) and ident not in arrived:
                 before = found[ident][3] if ident in found else 0
-                found[ident] = (ident, SIDES[self.direction[row]], self.price[row], before + self.size[row])
+                found[ident] = (
+                    ident,
+                    SIDES[self.direction[row]],
+                    self.price[row],
+                    before + self.size[row],
+                )
         return sorted(found.values(), reverse=True)
 
     def _add_hidden(self, before: int) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from se_rl.market.ladder import OWNER, PRICE, QUANTITY, SIDE
 from se_rl.market.participants import FIRST_MAKER
+from se_rl.market.price_levels import OWNER, PRICE, QUANTITY, SIDE
 from se_rl.market.profile import MarketProfile
 from se_rl.market.simulation import Markets
 
@@ -22,7 +22,9 @@ def test_a_maker_that_has_just_woken_holds_every_level_on_both_sides() -> None:
         held.append([(mine & (orders[..., SIDE] == side)).sum(axis=1) for side in (0, 1)])
         for b in range(8):
             prices = orders[b, mine[b], PRICE]
-            assert len(np.unique(prices)) == len(prices)  # one order a level, none forgotten in the book
+            assert len(np.unique(prices)) == len(
+                prices
+            )  # one order a level, none forgotten in the book
     bids, asks = np.array(held).mean(axis=(0, 2))
     full = round(profile.maker_levels)
     assert full - 0.5 < bids <= full and full - 0.5 < asks <= full  # a few were just traded away

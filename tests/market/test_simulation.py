@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from se_rl.data.market_data import DataError
-from se_rl.market import ladder, participants
+from se_rl.market import participants, price_levels
 from se_rl.market.kernel import make_kernel
 from se_rl.market.participants import ANSWERED, FIRST_AGENT, PASSIVE, POST, RESTING, SPENT, TAKE
 from se_rl.market.profile import FIXED, PROFILE_RANGES, MarketProfile, event_rates, numbers
@@ -19,7 +19,9 @@ from se_rl.modules import contracts
 
 
 def same(one: Markets, two: Markets) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one.copy_state(), two.copy_state(), strict=True))
+    return all(
+        np.array_equal(a, b) for a, b in zip(one.copy_state(), two.copy_state(), strict=True)
+    )
 
 
 def wish(n: int, bars: int, kind: int, side: int, lots: int, price: int = 0) -> np.ndarray:
@@ -28,7 +30,7 @@ def wish(n: int, bars: int, kind: int, side: int, lots: int, price: int = 0) -> 
 
 def test_threads_batches_and_single_steps_do_not_matter() -> None:
     whole, serial = Markets(12, warm_up_bars=5), Markets(12, warm_up_bars=5, parallel=False)
-    orders = wish(12, 6, TAKE, ladder.BUY, 2)
+    orders = wish(12, 6, TAKE, price_levels.BUY, 2)
     bars, answers = whole.run(6, orders)
     for k in range(6):
         assert np.array_equal(serial.step(orders[k]), answers[k])
@@ -52,8 +54,8 @@ def test_without_orders_nothing_moves_and_with_them_only_the_book_does() -> None
     """Common random numbers: the exogenous news and every stream are those of the run without our order."""
     quiet, busy, empty = (Markets(20, warm_up_bars=10) for _ in range(3))
     base, _ = quiet.run(10)
-    empty.run(10, wish(20, 10, TAKE, ladder.BUY, 0))
-    moved, _ = busy.run(10, wish(20, 10, TAKE, ladder.BUY, 5))
+    empty.run(10, wish(20, 10, TAKE, price_levels.BUY, 0))
+    moved, _ = busy.run(10, wish(20, 10, TAKE, price_levels.BUY, 5))
     assert same(quiet, empty)
     np.testing.assert_array_equal(moved["news"], base["news"])
     streams = slice(participants.STREAM, participants.STREAM + participants.STREAMS)
@@ -63,9 +65,12 @@ def test_without_orders_nothing_moves_and_with_them_only_the_book_does() -> None
 
 def test_buys_push_up_and_sells_push_down_alike() -> None:
     moves = {}
-    for side, sign in ((ladder.BUY, 1), (ladder.SELL, -1)):
+    for side, sign in ((price_levels.BUY, 1), (price_levels.SELL, -1)):
         quiet, busy = Markets(300, warm_up_bars=10), Markets(300, warm_up_bars=10)
-        change = busy.run(10, wish(300, 10, TAKE, side, 3))[0]["close"][-1] - quiet.run(10)[0]["close"][-1]
+        change = (
+            busy.run(10, wish(300, 10, TAKE, side, 3))[0]["close"][-1]
+            - quiet.run(10)[0]["close"][-1]
+        )
         moves[sign] = sign * change / 2
     for impact in moves.values():
         assert impact.mean() > 4 * impact.std() / np.sqrt(300)
@@ -77,7 +82,9 @@ def test_buys_push_up_and_sells_push_down_alike() -> None:
 @given(
     st.integers(0, 10_000),
     st.lists(
-        st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 12), st.integers(-8, 8)), min_size=4, max_size=4
+        st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 12), st.integers(-8, 8)),
+        min_size=4,
+        max_size=4,
     ),
 )
 def test_cash_and_shares_are_conserved_and_the_book_never_crosses(
@@ -100,16 +107,19 @@ def test_cash_and_shares_are_conserved_and_the_book_never_crosses(
         assert np.array_equal(answers[..., ANSWERED][one_sided], change[..., 1][one_sided])
         np.testing.assert_array_equal(answers[..., SPENT], change[..., 0])
         assert (answers[..., PASSIVE][one_sided] <= answers[..., ANSWERED][one_sided]).all()
-        bid, ask = markets.books.best(ladder.BUY), markets.books.best(ladder.SELL, otherwise=10**9)
+        bid, ask = (
+            markets.books.best(price_levels.BUY),
+            markets.books.best(price_levels.SELL, otherwise=10**9),
+        )
         assert (bid < ask).all()
 
 
 def test_a_posted_order_rests_keeps_its_place_and_is_withdrawn() -> None:
     markets = Markets(30, warm_up_bars=10)
-    price = markets.books.best(ladder.BUY) - 25
-    post = np.stack([np.full(30, POST), np.full(30, ladder.BUY), price, np.full(30, 4)], axis=1)[:, None].astype(
-        np.int64
-    )
+    price = markets.books.best(price_levels.BUY) - 25
+    post = np.stack(
+        [np.full(30, POST), np.full(30, price_levels.BUY), price, np.full(30, 4)], axis=1
+    )[:, None].astype(np.int64)
     answers = markets.step(post)
     kept = answers[:, 0, RESTING] == 4
     assert kept.sum() > 20
@@ -122,9 +132,11 @@ def test_a_posted_order_rests_keeps_its_place_and_is_withdrawn() -> None:
 
 def test_passive_orders_at_the_touch_fill_some_and_cheaper_than_the_market() -> None:
     take, post = Markets(400, warm_up_bars=10), Markets(400, warm_up_bars=10)
-    bid = post.books.best(ladder.BUY)
-    passive = np.stack([np.full(400, POST), np.full(400, ladder.BUY), bid, np.full(400, 2)], axis=1)[:, None]
-    posted, taken = post.step(passive), take.step(wish(400, 1, TAKE, ladder.BUY, 2)[0])
+    bid = post.books.best(price_levels.BUY)
+    passive = np.stack(
+        [np.full(400, POST), np.full(400, price_levels.BUY), bid, np.full(400, 2)], axis=1
+    )[:, None]
+    posted, taken = post.step(passive), take.step(wish(400, 1, TAKE, price_levels.BUY, 2)[0])
     filled = posted[:, 0, ANSWERED] > 0
     assert 0.05 < filled.mean() < 1.0
     assert (posted[:, 0, PASSIVE] == posted[:, 0, ANSWERED]).all()
@@ -136,13 +148,17 @@ def test_passive_orders_at_the_touch_fill_some_and_cheaper_than_the_market() -> 
 
 def test_neighbours_in_one_book_never_fill_a_wish_beyond_itself() -> None:
     markets = Markets(100, agents=2, warm_up_bars=10)
-    bid, ask = markets.books.best(ladder.BUY), markets.books.best(ladder.SELL)
+    bid, ask = markets.books.best(price_levels.BUY), markets.books.best(price_levels.SELL)
     inside = np.where(ask - bid > 1, ask - 1, bid)
     wishes = np.zeros((100, 2, 4), np.int64)
-    wishes[:, 0] = np.stack([np.full(100, POST), np.full(100, ladder.BUY), inside, np.full(100, 3)], axis=1)
+    wishes[:, 0] = np.stack(
+        [np.full(100, POST), np.full(100, price_levels.BUY), inside, np.full(100, 3)], axis=1
+    )
     total = markets.step(wishes)[:, 0, ANSWERED]
-    for _ in range(4):  # the first rests, the second sells into it before the first one's next wish is read
-        wishes[:, 1] = TAKE, ladder.SELL, 0, 6
+    for _ in range(
+        4
+    ):  # the first rests, the second sells into it before the first one's next wish is read
+        wishes[:, 1] = TAKE, price_levels.SELL, 0, 6
         wishes[:, 0, participants.WISH_LOTS] = 3 - total
         total = total + markets.step(wishes[:, ::1])[:, 0, ANSWERED]
     assert (total <= 3).all() and (total == 3).any()
@@ -150,11 +166,16 @@ def test_neighbours_in_one_book_never_fill_a_wish_beyond_itself() -> None:
 
 def test_an_empty_side_is_reported() -> None:
     thin = MarketProfile(
-        noise_limit_rate=0.002, noise_limit_ticks=5, maker_levels=2, maker_lots=1, maker_wake_rate=0.2, collar=200
+        noise_limit_rate=0.002,
+        noise_limit_ticks=5,
+        maker_levels=2,
+        maker_lots=1,
+        maker_wake_rate=0.2,
+        collar=200,
     )
     markets = Markets(20, thin, warm_up_bars=5)
     assert not markets.broken.any()
-    markets.run(3, wish(20, 3, TAKE, ladder.BUY, 500))
+    markets.run(3, wish(20, 3, TAKE, price_levels.BUY, 500))
     assert markets.broken.any()
 
 
@@ -165,7 +186,8 @@ def test_the_profile_really_changes_the_market() -> None:
 
     assert spread(maker_half_spread=4.0) > spread(maker_half_spread=1.0) + 1
     calm, wild = (
-        Markets(60, MarketProfile(news_volatility=v), warm_up_bars=20).run(20)[0]["close"] for v in (0.2, 3.0)
+        Markets(60, MarketProfile(news_volatility=v), warm_up_bars=20).run(20)[0]["close"]
+        for v in (0.2, 3.0)
     )
     assert np.diff(wild, axis=0).std() > 3 * np.diff(calm, axis=0).std()
 
@@ -188,7 +210,9 @@ def test_plain_python_gives_the_same_market_as_machine_code() -> None:
     wishes, answers = np.zeros((1, 1, 4), np.int64), np.zeros((1, 1, 4), np.int64)
     for bar in range(4):
         wishes[0, 0] = TAKE, bar % 2, 0, 2
-        kernel.run_bar(plain.books.book, plain.sim, wishes, answers, np.zeros(1, np.int64), np.array([150]), 0)
+        kernel.run_bar(
+            plain.books.book, plain.sim, wishes, answers, np.zeros(1, np.int64), np.array([150]), 0
+        )
         compiled.step(wishes, events=np.array([150]))
     assert same(plain, compiled)
 
@@ -224,7 +248,9 @@ def test_contracts_state_the_same_ranges() -> None:
 def test_events_add_up_and_streams_are_apart() -> None:
     rates = event_rates(MarketProfile(), 256)
     markets = Markets(2, warm_up_bars=0)
-    assert markets.events_per_bar[0] == round(MarketProfile().units_per_minute * sum(rates.values()))
+    assert markets.events_per_bar[0] == round(
+        MarketProfile().units_per_minute * sum(rates.values())
+    )
     seeds = stream_seeds(np.arange(2 * FAMILY))
     assert len(np.unique(seeds[:, 1:])) == seeds[:, 1:].size
     assert len(np.unique(seeds[:, participants.CLOCK])) == 2

@@ -7,9 +7,7 @@ import textwrap
 
 
 def _reward(body: str, head: str = "") -> str:
-    return (
-        f"{head}\ndef reward(step):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n    return step.news\n"
-    )
+    return f"{head}\ndef reward(step):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n    return step.news\n"
 
 
 _MODULES = (
@@ -198,7 +196,10 @@ _BODIES = {
 
 ATTACKS: dict[str, str] = {name: _reward(body) for name, body in _BODIES.items()}
 ATTACKS |= {f"import {name}": _reward("pass", head=f"import {name}") for name in _MODULES.split()}
-ATTACKS |= {f"from {name} import": _reward("pass", head=f"from {name} import x") for name in _MODULES.split()[:12]}
+ATTACKS |= {
+    f"from {name} import": _reward("pass", head=f"from {name} import x")
+    for name in _MODULES.split()[:12]
+}
 ATTACKS |= {
     "star import": _reward("pass", head="from torch import *"),
     "relative import": _reward("pass", head="from . import evaluation"),

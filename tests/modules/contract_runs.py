@@ -9,7 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS, OBSERVATION_FIELDS, REWARD_FIELDS, MarketProfile
+from se_rl.modules.contracts import (
+    LIMITS,
+    NETWORK_CONSTANTS,
+    OBSERVATION_FIELDS,
+    REWARD_FIELDS,
+    MarketProfile,
+)
 
 OBS, AGENTS = len(OBSERVATION_FIELDS), 3
 
@@ -28,7 +34,9 @@ def random_step(rows: int, seed: int = 0) -> SimpleNamespace:
 def random_bars(paths: int = 6, steps: int = 120, seed: int = 0) -> Tensor:
     """Random walks with valid bars around them."""
     g = torch.Generator().manual_seed(seed)
-    ticks = 50.0 * torch.exp(0.001 * torch.randn((paths, steps, 8), generator=g).flatten(1).cumsum(1))
+    ticks = 50.0 * torch.exp(
+        0.001 * torch.randn((paths, steps, 8), generator=g).flatten(1).cumsum(1)
+    )
     ticks = ticks.reshape(paths, steps, 8)
     volume = torch.randint(0, 1000, (paths, steps), generator=g).float()
     return torch.stack([ticks[..., 0], ticks.amax(-1), ticks.amin(-1), ticks[..., -1], volume], -1)
@@ -85,7 +93,9 @@ def run_imagination(imagine: Callable[[Tensor, torch.Generator], Tensor]) -> Non
     opens, high, low, close, volume = new.unbind(-1)
     slack = 1e-5 * high
     assert (low > 0).all() and (volume >= 0).all()
-    assert (low <= torch.minimum(opens, close) + slack).all() and (high >= torch.maximum(opens, close) - slack).all()
+    assert (low <= torch.minimum(opens, close) + slack).all() and (
+        high >= torch.maximum(opens, close) - slack
+    ).all()
     assert torch.equal(new, imagine(bars, torch.Generator().manual_seed(1)))
     moves, old = close.log().diff(dim=1), bars[..., 3].log().diff(dim=1)
     assert (moves.mean() - old.mean()).abs() < 0.15 * old.std(), "drift"

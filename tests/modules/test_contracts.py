@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from contract_runs import RUNS
 
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS, NETWORK_CONSTANTS, PROFILE_RANGES, REWARD_FIELDS
+from se_rl.modules.contracts import (
+    CODE_TYPES,
+    CONTRACTS,
+    NETWORK_CONSTANTS,
+    PROFILE_RANGES,
+    REWARD_FIELDS,
+)
 from se_rl.modules.contracts_page import contracts_page
 from se_rl.modules.loading import load_module
 from se_rl.modules.static_check import check_source
@@ -24,7 +30,11 @@ def test_examples_are_good(code_type: str, number: int) -> None:
 
 
 def test_glossaries_name_everything() -> None:
-    for code_type, names in (("reward", REWARD_FIELDS), ("network", NETWORK_CONSTANTS), ("profiling", PROFILE_RANGES)):
+    for code_type, names in (
+        ("reward", REWARD_FIELDS),
+        ("network", NETWORK_CONSTANTS),
+        ("profiling", PROFILE_RANGES),
+    ):
         text = "\n".join(CONTRACTS[code_type].glossary)
         assert all(name in text for name in names)
 

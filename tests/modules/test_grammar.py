@@ -38,7 +38,9 @@ def constrained_sample(lark: str, rng: np.random.Generator) -> tuple[str, int]:
         forced = matcher.compute_ff_tokens()
         if not forced:
             llguidance.numpy.fill_next_token_bitmask(matcher, mask)
-            allowed = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[: BYTES.vocab_size])
+            allowed = np.flatnonzero(
+                np.unpackbits(mask.view(np.uint8), bitorder="little")[: BYTES.vocab_size]
+            )
             forced = [int(rng.choice(allowed))]
             free += len(allowed) > 1
         if forced == [BYTES.eos_token]:
@@ -74,7 +76,9 @@ def test_random_designs_work_differ_and_belong_to_the_grammar(code_type: str) ->
         RUNS[code_type](load_module(source, code_type))
         assert accepts(lark, source)
     assert len(set(samples)) >= 0.8 * SAMPLES
-    assert samples[:5] == [random_design(code_type, r) for r in [np.random.default_rng(6)] for _ in range(5)]
+    assert samples[:5] == [
+        random_design(code_type, r) for r in [np.random.default_rng(6)] for _ in range(5)
+    ]
 
 
 @pytest.mark.parametrize("code_type", CODE_TYPES)
@@ -85,7 +89,9 @@ def test_budgets(code_type: str) -> None:
 @pytest.mark.parametrize("code_type", CODE_TYPES)
 def test_rules_are_all_used_and_end(code_type: str) -> None:
     rules = PRODUCTIONS[code_type]
-    used = {name for texts in rules.values() for text in texts for name in re.findall(r"<(\w+)>", text)}
+    used = {
+        name for texts in rules.values() for text in texts for name in re.findall(r"<(\w+)>", text)
+    }
     assert used == set(rules) - {"start"}
     assert all(len(set(texts)) == len(texts) for texts in rules.values())
 
@@ -97,25 +103,32 @@ STRONG = """def reward(step):
     value = value - 1.0 * step.twap_inventory_left * (step.no_order_mid - step.no_order_mid_before - step.news)
     return value
 """
-NAIVE = "def reward(step):\n    value = step.traded_share * (step.fill_price - 1.0)\n    return value\n"
+NAIVE = (
+    "def reward(step):\n    value = step.traded_share * (step.fill_price - 1.0)\n    return value\n"
+)
 
 
-@pytest.mark.parametrize("source, same", [(STRONG, defaults.reward), (NAIVE, defaults.naive_reward)])
+@pytest.mark.parametrize(
+    "source, same", [(STRONG, defaults.reward), (NAIVE, defaults.naive_reward)]
+)
 def test_the_default_rewards_are_in_the_space(source: str, same: defaults.Reward) -> None:
     assert accepts(grammar("reward"), source)
     step = random_step(50)
     torch.testing.assert_close(load_module(source, "reward")(step), same(step))
 
 
-@pytest.mark.parametrize("line", [
-    "value + 0.5 * step.half_spread * step.passive_share",
-    "value - 1.0 * 0.0001 * step.forced_share",
-    "value - 0.1 * step.volatility * step.inventory_left.square()",
-    "value - 0.1 * step.volatility * (step.inventory_left - step.time_left).square()",
-    "value - 0.1 * step.volatility * (step.inventory_left - step.twap_inventory_left).abs()",
-    "value - 0.5 * step.own_impact * step.traded_share",
-    "value + 1.0 * step.half_spread * step.passive_share * torch.sigmoid(2.0 * step.imbalance)",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "value + 0.5 * step.half_spread * step.passive_share",
+        "value - 1.0 * 0.0001 * step.forced_share",
+        "value - 0.1 * step.volatility * step.inventory_left.square()",
+        "value - 0.1 * step.volatility * (step.inventory_left - step.time_left).square()",
+        "value - 0.1 * step.volatility * (step.inventory_left - step.twap_inventory_left).abs()",
+        "value - 0.5 * step.own_impact * step.traded_share",
+        "value + 1.0 * step.half_spread * step.passive_share * torch.sigmoid(2.0 * step.imbalance)",
+    ],
+)
 def test_known_terms_are_in_the_space(line: str) -> None:
     for shape in ("value", "torch.tanh(1000.0 * value)", "value.clamp(-0.002, 0.002)"):
         source = NAIVE.replace("    return value\n", f"    value = {line}\n    return {shape}\n")
@@ -131,7 +144,9 @@ def test_nothing_else_is_in_the_space() -> None:
 def test_learning_constants_vary_inside_their_ranges(name: str) -> None:
     values = [float(text) for text in PRODUCTIONS["network"][name]]
     assert len(values) >= 4 and len(set(values)) == len(values)
-    assert all(NETWORK_CONSTANTS[name].low <= value <= NETWORK_CONSTANTS[name].high for value in values)
+    assert all(
+        NETWORK_CONSTANTS[name].low <= value <= NETWORK_CONSTANTS[name].high for value in values
+    )
 
 
 def test_every_network_sets_every_constant() -> None:

@@ -25,17 +25,28 @@ def test_ordinary_modules_work(code_type: str, source: str) -> None:
     RUNS[code_type](load_module(source, code_type))
 
 
-@pytest.mark.parametrize("code_type, live", [
-    ("reward", defaults.reward), ("reward", defaults.naive_reward), ("network", defaults.Network),
-    ("communication", defaults.Communication), ("profiling", MarketProfile()), ("imagination", defaults.imagine),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "code_type, live",
+    [
+        ("reward", defaults.reward),
+        ("reward", defaults.naive_reward),
+        ("network", defaults.Network),
+        ("communication", defaults.Communication),
+        ("profiling", MarketProfile()),
+        ("imagination", defaults.imagine),
+    ],
+)
 def test_the_defaults_keep_the_contracts(code_type: str, live: Any) -> None:
     RUNS[code_type](live)
 
 
 def test_a_design_replaces_only_what_it_names() -> None:
-    design = load_design({"reward": "def reward(step):\n    return 2.0 * step.news\n",
-                          "profiling": "def profile():\n    return {'makers': 2}\n"})  # fmt: skip
+    design = load_design(
+        {
+            "reward": "def reward(step):\n    return 2.0 * step.news\n",
+            "profiling": "def profile():\n    return {'makers': 2}\n",
+        }
+    )
     step = random_step(5)
     assert torch.equal(design.reward(step), 2.0 * step.news)
     assert design.profile == MarketProfile(makers=2.0)
@@ -62,7 +73,11 @@ NETWORK = "class Network(nn.Module):\n    {}\n    def __init__(self, obs_dim, hi
         ("class reward(nn.Module):\n    pass\n", "reward", "wrong kind"),
         (NETWORK.format("learning_rate = 0.5"), "network", "learning_rate = 0.5 is out of range"),
         (NETWORK.format("epochs = 'many'"), "network", "epochs = 'many' is out of range"),
-        (NETWORK.format("exploration = float('nan')"), "network", "exploration = nan is out of range"),
+        (
+            NETWORK.format("exploration = float('nan')"),
+            "network",
+            "exploration = nan is out of range",
+        ),
         ("def profile():\n    return 3\n", "profiling", "returned int"),
         ("def profile():\n    return {'maker': 1}\n", "profiling", "'maker'"),
         ("def profile():\n    return {'makers': 'two'}\n", "profiling", "give a number"),
@@ -81,9 +96,12 @@ def test_errors_are_one_line(source: str, code_type: str, words: str) -> None:
 
 def test_two_modules_share_no_names() -> None:
     first = load_module(
-        "CALLS = []\ndef reward(step):\n    CALLS.append(1)\n    return len(CALLS) * step.news\n", "reward"
+        "CALLS = []\ndef reward(step):\n    CALLS.append(1)\n    return len(CALLS) * step.news\n",
+        "reward",
     )
-    second = load_module("CALLS = []\ndef reward(step):\n    return len(CALLS) * step.news\n", "reward")
+    second = load_module(
+        "CALLS = []\ndef reward(step):\n    return len(CALLS) * step.news\n", "reward"
+    )
     step = random_step(4)
     first(step)
     assert not second(step).any()

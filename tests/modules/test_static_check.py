@@ -39,7 +39,9 @@ def test_the_zoo_is_large_enough() -> None:
 def test_attacks_are_stopped() -> None:
     through = [name for name, source in ATTACKS.items() if check_source(source, "reward") is None]
     assert len(ATTACKS) >= 200
-    assert through == ["mutable default"], "state in a default argument is for the determinism check of the next stage"
+    assert through == ["mutable default"], (
+        "state in a default argument is for the determinism check of the next stage"
+    )
 
 
 def test_every_node_type_is_classified() -> None:
@@ -57,9 +59,15 @@ def test_every_node_type_is_classified() -> None:
         "NameConstant",
         "Ellipsis",
     }
-    abstract = {kind.__name__ for kind in ast.AST.__subclasses__() if kind.__subclasses__()} | {"AST"}
+    abstract = {kind.__name__ for kind in ast.AST.__subclasses__() if kind.__subclasses__()} | {
+        "AST"
+    }
     types_only = {"Expression", "Interactive", "FunctionType", "TypeIgnore", "type_ignore"}
-    known = {name for name, kind in vars(ast).items() if isinstance(kind, type) and issubclass(kind, ast.AST)}
+    known = {
+        name
+        for name, kind in vars(ast).items()
+        if isinstance(kind, type) and issubclass(kind, ast.AST)
+    }
     assert known - old - abstract - types_only <= ALLOWED_NODES | set(REFUSED_NODES)
     assert not ALLOWED_NODES & set(REFUSED_NODES)
 
@@ -67,20 +75,37 @@ def test_every_node_type_is_classified() -> None:
 @pytest.mark.parametrize("module", sorted(IMPORTS))
 def test_no_public_name_is_a_module_or_a_door(module: str) -> None:
     names = public_names(module)
-    assert names and not names & {"save", "load", "os", "sys", "compile", "jit", "hub", "importlib", "from_file", "ops"}
+    assert names and not names & {
+        "save",
+        "load",
+        "os",
+        "sys",
+        "compile",
+        "jit",
+        "hub",
+        "importlib",
+        "from_file",
+        "ops",
+    }
 
 
 @pytest.mark.parametrize(
     "source, words",
     [
         ("import os\n" + FINE, ["line 1", "import os", "use only torch"]),
-        ("def reward(step):\n    return step.fil_price\n", ["line 2", "fil_price", "perhaps fill_price"]),
+        (
+            "def reward(step):\n    return step.fil_price\n",
+            ["line 2", "fil_price", "perhaps fill_price"],
+        ),
         ("def reward(step):\n    return step['news']\n", ["line 2", "step.fill_price"]),
         ("def reward(step):\n    return alpha * step.news\n", ["line 2", "alpha is not defined"]),
         ("def reward(step, k):\n    return step.news\n", ["line 1", "must take (step)"]),
         ("def rewards(step):\n    return step.news\n", ["`reward` is missing", "def reward(step)"]),
         ("def reward(step:\n    return 1\n", ["line 1", "syntax error", "def reward(step:"]),
-        ("def reward(step):\n    return torch.sgimoid(step.news)\n", ["torch.sgimoid", "perhaps sigmoid"]),
+        (
+            "def reward(step):\n    return torch.sgimoid(step.news)\n",
+            ["torch.sgimoid", "perhaps sigmoid"],
+        ),
         ("def reward(step):\n    return torch.rand(3)\n", ["deterministic"]),
         ("def reward(step):\n    return " + "[" * 101 + "]" * 101, ["100 open brackets"]),
         ("x = 1\n" * LIMITS.source_bytes, ["bytes", str(LIMITS.source_bytes)]),
@@ -115,7 +140,11 @@ def test_messages_say_where_what_and_what_instead(source: str | bytes, words: li
             "imagination",
             "generator=generator",
         ),
-        ("def Communication(agents, size):\n    return 1\n", "communication", "`Communication` is missing"),
+        (
+            "def Communication(agents, size):\n    return 1\n",
+            "communication",
+            "`Communication` is missing",
+        ),
     ],
 )
 def test_entries_are_held_to_their_signatures(source: str, code_type: str, word: str) -> None:
@@ -131,9 +160,11 @@ FINE = "\ndef reward(step):\n    return step.fill_price\n"
 HOLES = {
     "code in a type annotation": "class A:\n    _evaluate = 1\n\n    def run(self):\n        return self._evaluate({}, {})\n"
     + FINE,
-    "types taken apart": "import typing\n\nX = 1\n\ndef f():\n    return typing.get_args(int)\n" + FINE,
+    "types taken apart": "import typing\n\nX = 1\n\ndef f():\n    return typing.get_args(int)\n"
+    + FINE,
     "anybody called self": "def f(self):\n    self.forward = 1\n" + FINE,
-    "self set anew": "class A:\n    def go(this):\n        self = nn.Linear\n        self.forward = 1\n" + FINE,
+    "self set anew": "class A:\n    def go(this):\n        self = nn.Linear\n        self.forward = 1\n"
+    + FINE,
     "a private name nobody set": "class A:\n    def go(self):\n        return self._base\n" + FINE,
     "a type through a type": "def f():\n    return type(type(1))('A', (), {})\n" + FINE,
 }

@@ -1,7 +1,9 @@
 """Ordinary networks, as people and models write them."""
 
 
-def _class(body: str, head: str = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n") -> str:
+def _class(
+    body: str, head: str = "import torch\nfrom torch import nn\nimport torch.nn.functional as F\n"
+) -> str:
     return f"{head}\n\nclass Network(nn.Module):\n{body}"
 
 

@@ -10,7 +10,9 @@ def _talk(init: str, forward: str) -> str:
 
 COMMUNICATIONS = {
     "silence": _talk("", "        return torch.zeros_like(messages)\n"),
-    "echo_of_mean": _talk("", "        return messages.mean(dim=1, keepdim=True).expand_as(messages)\n"),
+    "echo_of_mean": _talk(
+        "", "        return messages.mean(dim=1, keepdim=True).expand_as(messages)\n"
+    ),
     "mean_of_others": _talk(
         "        self.mix = nn.Linear(size, size)\n",
         """        n = messages.shape[1]
@@ -29,7 +31,10 @@ COMMUNICATIONS = {
         "        self.attention = nn.MultiheadAttention(size, 2, batch_first=True)\n",
         "        return self.attention(messages, messages, messages, need_weights=False)[0]\n",
     ),
-    "loudest": _talk("", "        return messages.max(dim=1, keepdim=True).values.expand(-1, messages.size(1), -1)\n"),
+    "loudest": _talk(
+        "",
+        "        return messages.max(dim=1, keepdim=True).values.expand(-1, messages.size(1), -1)\n",
+    ),
     "ring": _talk(
         "        self.mix = nn.Linear(2 * size, size)\n",
         "        both = torch.cat([messages.roll(1, dims=1), messages.roll(-1, dims=1)], dim=-1)\n"

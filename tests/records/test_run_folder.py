@@ -48,7 +48,9 @@ def _answer(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_of_runs_started_at_once_exactly_one_wins_and_its_end_frees_the_folder(tmp_path: Path) -> None:
+def test_of_runs_started_at_once_exactly_one_wins_and_its_end_frees_the_folder(
+    tmp_path: Path,
+) -> None:
     folder = tmp_path / "run"
     runs = [_start(folder) for _ in range(4)]
     workers = []
@@ -130,13 +132,21 @@ def test_settings_are_stored_once_and_held_to(tmp_path: Path) -> None:
         stored = folder.config.read_bytes()
         changes: list[tuple[dict[str, Any], str]] = [
             ({**CONFIG, "seed": 4}, "began with seed 3 and is now given 4"),
-            ({**CONFIG, "search": {**CONFIG["search"], "rungs": (1, 9)}}, r"search.rungs \[1, 3\] .* \[1, 9\]"),
-            ({**CONFIG, "search": {"designs": 40, "rungs": (1, 3)}}, r"search.rate 1e-05 .* \(not set\)"),
+            (
+                {**CONFIG, "search": {**CONFIG["search"], "rungs": (1, 9)}},
+                r"search.rungs \[1, 3\] .* \[1, 9\]",
+            ),
+            (
+                {**CONFIG, "search": {"designs": 40, "rungs": (1, 3)}},
+                r"search.rate 1e-05 .* \(not set\)",
+            ),
             ({"new": True, **CONFIG}, r"new \(not set\) .* true"),
             ({**CONFIG, "search": None}, r"search \(not set\) .* null"),
         ]
         for changed, words in changes:
-            with pytest.raises(ConfigError, match=f"{words}; use the same settings, or another --out"):
+            with pytest.raises(
+                ConfigError, match=f"{words}; use the same settings, or another --out"
+            ):
                 folder.check_config(changed)
         assert folder.config.read_bytes() == stored and folder.check_config(CONFIG)
 
@@ -157,7 +167,8 @@ def test_settings_that_are_lost_or_damaged_are_not_made_up(tmp_path: Path) -> No
 
 _LEAF = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 _CONFIGS = st.dictionaries(
-    st.text(), st.recursive(_LEAF, lambda x: st.lists(x, max_size=2) | st.dictionaries(st.text(), x))
+    st.text(),
+    st.recursive(_LEAF, lambda x: st.lists(x, max_size=2) | st.dictionaries(st.text(), x)),
 )
 
 

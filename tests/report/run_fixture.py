@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from se_rl.records.archive import Archive
-from se_rl.records.entries import DEFAULT, Adapter, Candidate, Evaluation, Instruction, ModelCall, design_id, sha256
+from se_rl.records.entries import (
+    DEFAULT,
+    Adapter,
+    Candidate,
+    Evaluation,
+    Instruction,
+    ModelCall,
+    design_id,
+    sha256,
+)
 from se_rl.records.files import to_json
 
 HOSTILE = "</script><script>alert(1)</script>{{ 7 * 7 }}{% raw %}<img src=x onerror=alert(2)>"
@@ -37,7 +46,9 @@ def reward_source(number: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def make_run(folder: Path, *, ended: bool = True, rounds: int = ROUNDS, isolation: str = "strong") -> Path:
+def make_run(
+    folder: Path, *, ended: bool = True, rounds: int = ROUNDS, isolation: str = "strong"
+) -> Path:
     """Write a run of `rounds` outer iterations, with its results where it has `ended`."""
     with Archive.open(folder / "archive.sqlite") as archive:
         config = {
@@ -47,19 +58,40 @@ def make_run(folder: Path, *, ended: bool = True, rounds: int = ROUNDS, isolatio
             "designs": ROUNDS * PER_ROUND,
             "seed": 7,
         }
-        data = {"name": "nasdaq100", "synthetic": True, "sha256": "fa8d015c" * 8, "dates": "2024-01-02 to 2024-03-25"}
-        started = {"config": config, "data": data, "llm": "smollm2-135m", "seed": 7, "code_hash": "c0de" * 8}
+        data = {
+            "name": "nasdaq100",
+            "synthetic": True,
+            "sha256": "fa8d015c" * 8,
+            "dates": "2024-01-02 to 2024-03-25",
+        }
+        started = {
+            "config": config,
+            "data": data,
+            "llm": "smollm2-135m",
+            "seed": 7,
+            "code_hash": "c0de" * 8,
+        }
         archive.append("run_started", "run", started | {"version": "0.1.0", "isolation": isolation})
-        archive.append("estimate", "estimate", {"seconds": 300.0, "text": "About 5 minutes on this machine."})
+        archive.append(
+            "estimate", "estimate", {"seconds": 300.0, "text": "About 5 minutes on this machine."}
+        )
         ids = _start(archive)
         for step in range(1, rounds + 1):
             _round(archive, ids, step)
         for world in ("static", "dynamic"):
-            archive.append("execution", f"execution {world}", _execution(ids[min(BEST, len(ids) - 1)], world))
+            archive.append(
+                "execution", f"execution {world}", _execution(ids[min(BEST, len(ids) - 1)], world)
+            )
         if ended:
             archive.open_test(key="test", data_hash="fa8d015c" * 8, candidate=ids[BEST])
-            archive.append("finished", "finished", {"stop_reason": "designs: 36 of 36 proposed", "best": ids[BEST]})
-            (folder / "results.json").write_text(to_json(results(ids[BEST], isolation=isolation)), encoding="utf-8")
+            archive.append(
+                "finished",
+                "finished",
+                {"stop_reason": "designs: 36 of 36 proposed", "best": ids[BEST]},
+            )
+            (folder / "results.json").write_text(
+                to_json(results(ids[BEST], isolation=isolation)), encoding="utf-8"
+            )
     return folder
 
 
@@ -69,9 +101,16 @@ def _start(archive: Archive) -> list[str]:
     archive.add_candidate(first, {})
     for rung in range(3):
         _evaluate(archive, first.id, rung, 0.5 + 0.1 * rung)
-    for kind, text in {"macro": "Beat TWAP on the same orders.", "reward": "Pair each step with TWAP's."}.items():
+    for kind, text in {
+        "macro": "Beat TWAP on the same orders.",
+        "reward": "Pair each step with TWAP's.",
+    }.items():
         archive.add_instruction(Instruction(sha256(text)[:12], kind, text, DEFAULT))
-        archive.append("credit", f"credit {kind}", {"instruction": sha256(text)[:12], "credit": -0.12, "uses": 9})
+        archive.append(
+            "credit",
+            f"credit {kind}",
+            {"instruction": sha256(text)[:12], "credit": -0.12, "uses": 9},
+        )
     return [first.id]
 
 
@@ -89,13 +128,28 @@ def _evaluate(archive: Archive, name: str, rung: int, level: float, *, reason: s
         }
         packed = io.BytesIO()
         np.savez(packed, **arrays)
-        scores = {key: float(values.mean()) for key, values in arrays.items() if key != "static_day"}
+        scores = {
+            key: float(values.mean()) for key, values in arrays.items() if key != "static_day"
+        }
         done = Evaluation(
-            name, rung, seed, "failed", reason, work=10.0 * 3**rung, seconds=8.0 * 3**rung, isolation="strong"
+            name,
+            rung,
+            seed,
+            "failed",
+            reason,
+            work=10.0 * 3**rung,
+            seconds=8.0 * 3**rung,
+            isolation="strong",
         )
         if not reason:
             curve = archive.put_blob(json.dumps(_curve(level)).encode())
-            done = replace(done, status="ok", scores=scores, arrays=archive.put_blob(packed.getvalue()), curve=curve)
+            done = replace(
+                done,
+                status="ok",
+                scores=scores,
+                arrays=archive.put_blob(packed.getvalue()),
+                curve=curve,
+            )
         archive.add_evaluation(done, key=f"{name} {rung} {seed}")
 
 
@@ -118,13 +172,21 @@ def _round(archive: Archive, ids: list[str], step: int) -> None:
         archive.add_adapter(Adapter(adapter, "", sha256(adapter), step, {"kl": 0.01 * step}))
     asked = [{"role": "user", "content": f"Write a module for round {step}. {HOSTILE}"}]
     chat = archive.put_blob(json.dumps(asked).encode())
-    archive.add_call(ModelCall(f"call-{step}", "smollm2-135m", adapter, PER_ROUND, 4_000, 2_500, 0.0, 21.0, chat))
+    archive.add_call(
+        ModelCall(f"call-{step}", "smollm2-135m", adapter, PER_ROUND, 4_000, 2_500, 0.0, 21.0, chat)
+    )
     rng = np.random.default_rng(step)
     for place in range(PER_ROUND):
         number = len(ids)
-        sound = [each for each in range(max(0, number - 12), number) if _fate(each) == "scored" and each != 13] or [0]
+        sound = [
+            each
+            for each in range(max(0, number - 12), number)
+            if _fate(each) == "scored" and each != 13
+        ] or [0]
         parent = archive.candidate(ids[sound[int(rng.integers(len(sound)))]])
-        ids.append(_propose(archive, ids, parent, step=step, place=place, adapter=adapter, prompt=chat))
+        ids.append(
+            _propose(archive, ids, parent, step=step, place=place, adapter=adapter, prompt=chat)
+        )
     best, score = ids[(10, 20, BEST)[step - 1]], (0.06, 0.21, 0.41)[step - 1]
     told = {
         "iteration": step,
@@ -135,7 +197,13 @@ def _round(archive: Archive, ids: list[str], step: int) -> None:
         "ema": 0.1 * step,
         "valid": 8 + step,
     }
-    told |= {"proposed": PER_ROUND, "repeated": 1, "failed": 1, "mean_gain": 0.04 * step - 0.06, "adapter": adapter}
+    told |= {
+        "proposed": PER_ROUND,
+        "repeated": 1,
+        "failed": 1,
+        "mean_gain": 0.04 * step - 0.06,
+        "adapter": adapter,
+    }
     told |= {"distinct": 0.9, "modules": {"reward": 4, "network": 4, "imagination": 4}}
     moved = f"The held best moved to {best}: a reward that charges for its own impact."
     archive.append("iteration", f"iteration {step}", told | {"text": moved})
@@ -150,29 +218,67 @@ def _fate(number: int) -> str:
 
 
 def _propose(
-    archive: Archive, ids: list[str], parent: Candidate, *, step: int, place: int, adapter: str, prompt: str
+    archive: Archive,
+    ids: list[str],
+    parent: Candidate,
+    *,
+    step: int,
+    place: int,
+    adapter: str,
+    prompt: str,
 ) -> str:
     """One proposal: a module of its parent changed, then trained as far as it deserves."""
     number = len(ids)
     module, fate = MODULES[number % 3], _fate(number)
-    text = reward_source(number) if module == "reward" else f"# {module} {number}\n" + reward_source(number)
+    text = (
+        reward_source(number)
+        if module == "reward"
+        else f"# {module} {number}\n" + reward_source(number)
+    )
     modules = {**parent.modules, module: sha256(text)}
     reason = f"shape: returned [{number}], wanted [B] <b>" if fate == "not valid" else ""
-    macro, micro = (sha256(text)[:12] for text in ("Beat TWAP on the same orders.", "Pair each step with TWAP's."))
+    macro, micro = (
+        sha256(text)[:12]
+        for text in ("Beat TWAP on the same orders.", "Pair each step with TWAP's.")
+    )
     candidate = Candidate(
-        design_id(modules), modules, OPERATORS[number % 4], (parent.id,), module, step, f"call-{step}", place,
-        macro, micro, "smollm2-135m", adapter, reason, ids[number - 3] if fate == "repeat" else "", (0.1, 0.2), prompt,
-    )  # fmt: skip
+        design_id(modules),
+        modules,
+        OPERATORS[number % 4],
+        (parent.id,),
+        module,
+        step,
+        f"call-{step}",
+        place,
+        macro,
+        micro,
+        "smollm2-135m",
+        adapter,
+        reason,
+        ids[number - 3] if fate == "repeat" else "",
+        (0.1, 0.2),
+        prompt,
+    )
     archive.add_candidate(candidate, {module: text})
     if fate == "failed":
-        _evaluate(archive, candidate.id, 0, 0.0, reason=f"diverged after {number} updates: loss is nan")
+        _evaluate(
+            archive, candidate.id, 0, 0.0, reason=f"diverged after {number} updates: loss is nan"
+        )
     if fate != "scored":
         return candidate.id
-    level = 1.2 if number == BEST else 0.4 + 0.012 * number - (3.0 if number == 13 else 0.03 * (number % 5))
+    level = (
+        1.2
+        if number == BEST
+        else 0.4 + 0.012 * number - (3.0 if number == 13 else 0.03 * (number % 5))
+    )
     for rung in range(3 if number == BEST else 1 + (number % 4 == 1)):
         _evaluate(archive, candidate.id, rung, level)
     if number % 4 != 1 and number != BEST:
-        payload = {"candidate": candidate.id, "rung": 0, "reason": f"cannot reach the best: z {number / 10}"}
+        payload = {
+            "candidate": candidate.id,
+            "rung": 0,
+            "reason": f"cannot reach the best: z {number / 10}",
+        }
         archive.append("dropped", f"dropped {candidate.id}", payload)
     return candidate.id
 
@@ -184,11 +290,17 @@ def _execution(candidate: str, world: str) -> dict[str, Any]:
     fills = rng.dirichlet(np.where(price > np.median(price), 3.0, 0.6))
     paid = float(fills @ price)
     return {
-        "candidate": candidate, "world": world, "side": "sell", "minutes": list(range(minutes)),
-        "price": price.round(4).tolist(), "fills": fills.tolist(), "inventory": (1.0 - np.cumsum(fills)).tolist(),
+        "candidate": candidate,
+        "world": world,
+        "side": "sell",
+        "minutes": list(range(minutes)),
+        "price": price.round(4).tolist(),
+        "fills": fills.tolist(),
+        "inventory": (1.0 - np.cumsum(fills)).tolist(),
         "twap_inventory": (1.0 - np.arange(1, minutes + 1) / minutes).tolist(),
-        "fill_price": paid, "benchmark_price": float(price.mean()),
-    }  # fmt: skip
+        "fill_price": paid,
+        "benchmark_price": float(price.mean()),
+    }
 
 
 def estimate(mean: float, half: float) -> dict[str, Any]:
@@ -198,12 +310,21 @@ def estimate(mean: float, half: float) -> dict[str, Any]:
 
 def method(over: float, half: float = 0.3) -> dict[str, Any]:
     """One row of the table of methods."""
-    row = {"PA": over, "PA_std": 26.6, "WR": 0.53, "GLR": 0.95, "AFI": 0.021, "ci95": [over - half, over + half]}
+    row = {
+        "PA": over,
+        "PA_std": 26.6,
+        "WR": 0.53,
+        "GLR": 0.95,
+        "AFI": 0.021,
+        "ci95": [over - half, over + half],
+    }
     shares = {"over_TWAP": 1.0, "over_TWAP_specific": 0.9, "over_TWAP_common": 0.1}
     return row | {name: estimate(share * over, half) for name, share in shares.items()}
 
 
-def results(best: str, *, over: float = 0.41, half: float = 0.3, isolation: str = "strong") -> dict[str, Any]:
+def results(
+    best: str, *, over: float = 0.41, half: float = 0.3, isolation: str = "strong"
+) -> dict[str, Any]:
     """What an ended run writes as results.json."""
     earned = {
         "TWAP": 0.0,
@@ -220,9 +341,18 @@ def results(best: str, *, over: float = 0.41, half: float = 0.3, isolation: str 
     rows[OURS]["seed_sd"] = 0.08
     simulated = {
         size: {
-            name: {"cost_bps": 12.0 * scale - saved, "saved_bps": saved, "saved_ci95": [saved - 0.8, saved + 0.8]}
+            name: {
+                "cost_bps": 12.0 * scale - saved,
+                "saved_bps": saved,
+                "saved_ci95": [saved - 0.8, saved + 0.8],
+            }
             | {"saved_share": saved / 12.0 / scale, "passive": 0.7, "forced": 0.01}
-            for name, saved in {"TWAP": 0.0, "grid constant": 3.9, OURS: 5.2, "PPO strong": 4.4}.items()
+            for name, saved in {
+                "TWAP": 0.0,
+                "grid constant": 3.9,
+                OURS: 5.2,
+                "PPO strong": 4.4,
+            }.items()
         }
         for size, scale in (("x1", 1.0), ("x2", 1.7))
     }
@@ -249,8 +379,19 @@ def results(best: str, *, over: float = 0.41, half: float = 0.3, isolation: str 
             "tokens_out": 7500,
             "usd": 0.0,
         },
-        "data": {"name": "nasdaq100", "synthetic": True, "sha256": "fa8d015c" * 8, "first_date": 20240102}
-        | {"last_date": 20240325, "train_days": 36, "valid_days": 11, "test_days": 11, "symbols": 100},
+        "data": {
+            "name": "nasdaq100",
+            "synthetic": True,
+            "sha256": "fa8d015c" * 8,
+            "first_date": 20240102,
+        }
+        | {
+            "last_date": 20240325,
+            "train_days": 36,
+            "valid_days": 11,
+            "test_days": 11,
+            "symbols": 100,
+        },
         "config": {"data": "nasdaq100", "preset": "quick", "seed": 7},
         "finalists": [finalist | {"rungs": {"0": 0.7, "1": 0.65, "2": 0.6}}],
         "learning": {

@@ -36,12 +36,28 @@ DAYS = {
 
 
 def estimate(mean: float, half: float) -> dict[str, Any]:
-    return {"mean": mean, "se": half / 2, "ci95": [mean - half, mean + half], "detectable": 1.4 * half}
+    return {
+        "mean": mean,
+        "se": half / 2,
+        "ci95": [mean - half, mean + half],
+        "detectable": 1.4 * half,
+    }
 
 
 def summary(pa: float, half: float) -> dict[str, Any]:
-    metrics = {"PA": pa, "PA_std": 26.601, "WR": 0.5297, "GLR": math.nan if pa > 50 else 0.946, "AFI": 0.0215}
-    return metrics | {"PA_vs_twap": pa, "PA_vs_arrival": pa + 0.1, "PA_vs_vwap": pa, "ci95": [pa - half, pa + half]}
+    metrics = {
+        "PA": pa,
+        "PA_std": 26.601,
+        "WR": 0.5297,
+        "GLR": math.nan if pa > 50 else 0.946,
+        "AFI": 0.0215,
+    }
+    return metrics | {
+        "PA_vs_twap": pa,
+        "PA_vs_arrival": pa + 0.1,
+        "PA_vs_vwap": pa,
+        "ci95": [pa - half, pa + half],
+    }
 
 
 def method(over: float, half: float, *, common: float = 0.0) -> dict[str, Any]:
@@ -59,9 +75,27 @@ def results() -> dict[str, Any]:
     rows = {name: method(0.0, 0.0) for name in ("TWAP", "VWAP", "Almgren-Chriss")}
     rows |= {"XS ridge": method(0.5, 1.2, common=-0.1), "foresight bound": method(100.0, 20.0)}
     path = {"buy": [0.75, 0.5, 0.0], "sell": [0.5, 0.25, 0.0]}
-    data = {"name": "us_minute_2025", "synthetic": False, "sha256": "fa8d015c", "split": "test", "bars_missing": 0.0845}
-    config = {"data": "bars/us minute.parquet", "split": "test", "horizon": 3, "start": 0, "benchmark": "vwap"}
-    config |= {"quantity": 10_000.0, "half_spread_bps": 0.0, "fee_bps": 0.0, "max_participation": None, "urgency": 2.0}
+    data = {
+        "name": "us_minute_2025",
+        "synthetic": False,
+        "sha256": "fa8d015c",
+        "split": "test",
+        "bars_missing": 0.0845,
+    }
+    config = {
+        "data": "bars/us minute.parquet",
+        "split": "test",
+        "horizon": 3,
+        "start": 0,
+        "benchmark": "vwap",
+    }
+    config |= {
+        "quantity": 10_000.0,
+        "half_spread_bps": 0.0,
+        "fee_bps": 0.0,
+        "max_participation": None,
+        "urgency": 2.0,
+    }
     return {
         "orders": 1584,
         "symbols": 99,
@@ -71,7 +105,11 @@ def results() -> dict[str, Any]:
         "benchmark": "vwap",
         "costs": {"half_spread_bps": 0.0, "fee_bps": 0.0, "cap": None},
         "methods": rows,
-        "spa": {"policies": ["VWAP", "Almgren-Chriss", "XS ridge"], "over": "TWAP", "p_value": 0.168},
+        "spa": {
+            "policies": ["VWAP", "Almgren-Chriss", "XS ridge"],
+            "over": "TWAP",
+            "p_value": 0.168,
+        },
         "ridge_fitted_on": ["us_minute_2018"],
         "checks": [{"name": "TWAP is TWAP", "ok": True, "detail": "off by 5e-11 bps"}],
         "notes": ["prices are unadjusted"],
@@ -116,7 +154,10 @@ def test_verdict_and_every_method_are_there(results: dict[str, Any]) -> None:
     text = words(baselines_page(results))
     assert "Not shown: XS ridge +0.50 bps over TWAP, 95 % interval [−0.70, +1.70]" in text
     assert "The interval contains 0" in text and "about 1.68 bps or more" in text
-    assert all(part in text for part in ("SPA p 0.168", "days 3", "orders 1,584", "detectable effect 1.68 bps"))
+    assert all(
+        part in text
+        for part in ("SPA p 0.168", "days 3", "orders 1,584", "detectable effect 1.68 bps")
+    )
     page = baselines_page(results)
     assert all(f'<th scope="row">{name}' in page for name in results["methods"])
     assert "foresight bound not a policy" in text
@@ -124,7 +165,10 @@ def test_verdict_and_every_method_are_there(results: dict[str, Any]) -> None:
 
 
 def test_row_shows_every_metric(results: dict[str, Any]) -> None:
-    row = re.search(r"XS ridge (\+0\.50 .*?) foresight bound", words(baselines_page(results)).split("capture %")[1])
+    row = re.search(
+        r"XS ridge (\+0\.50 .*?) foresight bound",
+        words(baselines_page(results)).split("capture %")[1],
+    )
     assert row is not None
     shown = "+0.50 [−0.70, +1.70] +0.50 [−0.70, +1.70] +0.60 [−0.60, +1.80] −0.10 [−0.70, +0.50] +2.50 −1.50"
     assert row[1] == f"{shown} 26.6 53.0 0.95 2.1 +0.50 +0.60 0.5"
@@ -169,7 +213,11 @@ def test_in_sample_and_failed_checks_are_loud(results: dict[str, Any]) -> None:
     assert 'role="alert"' not in baselines_page(results)
     results["data"]["split"], results["checks"][0]["ok"] = "all", False
     page = baselines_page(results)
-    assert "IN-SAMPLE" in page and "SELF-CHECKS FAILED (1)" in page and "Self-checks: 0 of 1 passed" in page
+    assert (
+        "IN-SAMPLE" in page
+        and "SELF-CHECKS FAILED (1)" in page
+        and "Self-checks: 0 of 1 passed" in page
+    )
 
 
 def test_without_ridge_and_volume(results: dict[str, Any]) -> None:
@@ -237,20 +285,34 @@ def test_market_timing_is_called_luck(results: dict[str, Any]) -> None:
 
 def test_charts_hold_the_numbers(results: dict[str, Any]) -> None:
     forest, daily, buy, sell = figures(baselines_page(results))
-    assert forest["layout"]["yaxis"]["ticktext"][-1] == "XS ridge" and "bound" not in json.dumps(forest)
+    assert forest["layout"]["yaxis"]["ticktext"][-1] == "XS ridge" and "bound" not in json.dumps(
+        forest
+    )
     assert [trace["name"] for trace in forest["data"]] == ["total", "specific", "common"]
-    assert forest["data"][0]["x"][-1] == 0.5 and forest["data"][0]["error_x"]["array"][-1] == pytest.approx(1.2)
+    assert forest["data"][0]["x"][-1] == 0.5 and forest["data"][0]["error_x"]["array"][
+        -1
+    ] == pytest.approx(1.2)
     bars, running = daily["data"]
     assert bars["x"] == ["2025-02-26", "2025-02-27", "2025-02-28"]
     assert bars["y"] == [1.0, -0.5, 1.0]
     assert running["y"] == pytest.approx([1.0, 0.25, 0.5])
-    assert [trace["name"] for trace in buy["data"]] == ["TWAP", "VWAP", "Almgren-Chriss", "XS ridge"]
-    assert buy["data"][3]["customdata"] == [1.0, 0.75, 0.5, 0.0] and sell["data"][3]["customdata"][1] == 0.5
+    assert [trace["name"] for trace in buy["data"]] == [
+        "TWAP",
+        "VWAP",
+        "Almgren-Chriss",
+        "XS ridge",
+    ]
+    assert (
+        buy["data"][3]["customdata"] == [1.0, 0.75, 0.5, 0.0]
+        and sell["data"][3]["customdata"][1] == 0.5
+    )
 
 
 def test_charts_are_valid_plotly(results: dict[str, Any]) -> None:
     for figure in figures(baselines_page(results)):
-        go.Figure(data=figure["data"], layout=figure["layout"])  # raises for an attribute that plotly does not know
+        go.Figure(
+            data=figure["data"], layout=figure["layout"]
+        )  # raises for an attribute that plotly does not know
 
 
 def test_command_line_reproduces_the_settings(results: dict[str, Any]) -> None:
@@ -259,7 +321,9 @@ def test_command_line_reproduces_the_settings(results: dict[str, Any]) -> None:
         "se-rl baselines --data 'bars/us minute.parquet' --split test --horizon 3 --benchmark vwap --quantity 10000"
         " --fee-bps 0.5 --urgency 0 --html baselines.html"
     )
-    assert html.escape(command_line(results["config"]), quote=False).replace("'", "&#39;") in baselines_page(results)
+    assert html.escape(command_line(results["config"]), quote=False).replace(
+        "'", "&#39;"
+    ) in baselines_page(results)
 
 
 def test_figures_are_written_for_people() -> None:
@@ -270,13 +334,27 @@ def test_figures_are_written_for_people() -> None:
         "+1.50",
         "–",
     )
-    assert (interval([-1.0, 2.0]), interval([None, 1.0]), interval([math.nan, 1.0])) == ("[−1.00, +2.00]", "–", "–")
+    assert (interval([-1.0, 2.0]), interval([None, 1.0]), interval([math.nan, 1.0])) == (
+        "[−1.00, +2.00]",
+        "–",
+        "–",
+    )
     assert (p_value(0.0), p_value(0.0314), p_value(math.nan)) == ("< 0.001", "0.031", "–")
     assert excludes_zero([0.1, 0.2]) and excludes_zero([-0.2, -0.1])
-    unclear: list[list[float | None]] = [[-0.1, 0.1], [1e-15, 1e-14], [math.nan, math.nan], [None, None]]
+    unclear: list[list[float | None]] = [
+        [-0.1, 0.1],
+        [1e-15, 1e-14],
+        [math.nan, math.nan],
+        [None, None],
+    ]
     assert not any(excludes_zero(bounds) for bounds in unclear)
 
 
 def test_importing_the_page_stays_light() -> None:
     code = "import sys, se_rl.report.baselines_page; print({'pandas', 'torch', 'plotly', 'numpy'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

@@ -19,7 +19,15 @@ FACTS = ("tail index", "sign memory", "impact exponent", "decay")
 
 def fact(name: str, *, value: float, ok: bool = True) -> dict[str, Any]:
     part = {"label": "exponent", "value": value, "se": 0.01, "low": -0.05, "high": 0.7, "ok": ok}
-    return {"name": name, "value": value, "se": 0.01, "low": -0.05, "high": 0.7, "ok": ok, "parts": [part]}
+    return {
+        "name": name,
+        "value": value,
+        "se": 0.01,
+        "low": -0.05,
+        "high": 0.7,
+        "ok": ok,
+        "parts": [part],
+    }
 
 
 @pytest.fixture
@@ -46,8 +54,16 @@ def card() -> dict[str, Any]:
         "facts": facts,
         "passed": 12,
         "tests": [{"name": "cash and shares are conserved", "ok": True, "detail": "largest sum 0"}],
-        "grid": [{"participation": p, "multiple": m, "offset": o} | cost for p in (0.1, 0.25) for m, o in cells],
-        "state_rule": {"rule": "look & act", "narrow_ticks": 3.0, "rows": [{"participation": 0.05, "lots": 9} | cost]},
+        "grid": [
+            {"participation": p, "multiple": m, "offset": o} | cost
+            for p in (0.1, 0.25)
+            for m, o in cells
+        ],
+        "state_rule": {
+            "rule": "look & act",
+            "narrow_ticks": 3.0,
+            "rows": [{"participation": 0.05, "lots": 9} | cost],
+        },
         "against": None,
         "scales": {
             "daily_sd_ticks": 100.0,
@@ -66,7 +82,9 @@ def card() -> dict[str, Any]:
 
 
 def figures(page: str) -> list[dict[str, Any]]:
-    return [json.loads(html.unescape(text)) for text in re.findall(r'data-figure="(.*?)"></div>', page)]
+    return [
+        json.loads(html.unescape(text)) for text in re.findall(r'data-figure="(.*?)"></div>', page)
+    ]
 
 
 def test_the_page_says_what_the_card_says(card: dict[str, Any]) -> None:
@@ -102,12 +120,18 @@ def test_a_miss_and_a_failed_test_are_named(card: dict[str, Any]) -> None:
     card["tests"].append({"name": "no random round trip pays", "ok": False, "detail": "+2.00"})
     card["passed"] = 11
     verdict = read_card(card)
-    assert verdict.state == "open" and "impact exponent" in verdict.meaning and "round trip" in verdict.meaning
+    assert (
+        verdict.state == "open"
+        and "impact exponent" in verdict.meaning
+        and "round trip" in verdict.meaning
+    )
     page = card_page(card)
     assert "✗ impact exponent" in page and "✗ no random round trip pays" in page
 
 
-@pytest.mark.parametrize(("passed", "state"), [(12, "shown"), (11, "shown"), (8, "open"), (7, "worse")])
+@pytest.mark.parametrize(
+    ("passed", "state"), [(12, "shown"), (11, "shown"), (8, "open"), (7, "worse")]
+)
 def test_the_verdict_has_three_states(card: dict[str, Any], passed: int, state: str) -> None:
     card["passed"] = passed
     assert read_card(card).state == state
@@ -125,9 +149,19 @@ def test_a_card_with_holes_read_back_from_json_still_makes_a_page(card: dict[str
 
 def test_a_real_market_stands_beside(card: dict[str, Any]) -> None:
     rows = [{"name": "spread, bps", "real": 5.764, "simulated": 5.9361}]
-    card["against"] = {"name": "AMZN <day>", "bps_per_tick": 1.4, "rows": rows, "wasserstein": {"spread, bps": 1.553}}
+    card["against"] = {
+        "name": "AMZN <day>",
+        "bps_per_tick": 1.4,
+        "rows": rows,
+        "wasserstein": {"spread, bps": 1.553},
+    }
     page = card_page(card)
-    assert "Beside AMZN &lt;day&gt;" in page and "5.764" in page and "5.936" in page and "1.553" in page
+    assert (
+        "Beside AMZN &lt;day&gt;" in page
+        and "5.764" in page
+        and "5.936" in page
+        and "1.553" in page
+    )
 
 
 def test_a_band_is_words() -> None:

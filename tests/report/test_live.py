@@ -20,27 +20,80 @@ HOSTILE = "line 3: [red]import os[/red] is not\nallowed \x1b[2J\x07\u202e [/bold
 BEST, DEFAULT, CROSSED = "a1b2c3d4e5f6", "d0d0d0d0d0d0", "c0ffee000001"
 
 DATA = {"name": "nasdaq100", "synthetic": True}
-MADE = {"operator": "draft", "module": "reward", "parents": [DEFAULT], "iteration": 1, "reason": "", "twin": ""}
+MADE = {
+    "operator": "draft",
+    "module": "reward",
+    "parents": [DEFAULT],
+    "iteration": 1,
+    "reason": "",
+    "twin": "",
+}
 RECORDED: list[tuple[str, dict[str, Any]]] = [
     ("run_started", {"config": {"iterations": 3}, "data": DATA, "llm": "smollm2", "seed": 0}),
     ("proposed", {"id": DEFAULT, "operator": "default", "iteration": 0}),
-    ("evaluated", {"candidate": DEFAULT, "rung": 0, "status": "ok", "score": 0.0, "se": 0.3, "gain": None}),
+    (
+        "evaluated",
+        {"candidate": DEFAULT, "rung": 0, "status": "ok", "score": 0.0, "se": 0.3, "gain": None},
+    ),
     ("estimate", {"seconds": 290, "text": "18 designs, 41 trainings"}),
     ("proposed", MADE | {"id": BEST, "operator": "tweak"}),
-    ("proposed", MADE | {"id": "bad000000001", "operator": "rewrite", "module": "network", "reason": HOSTILE}),
+    (
+        "proposed",
+        MADE
+        | {"id": "bad000000001", "operator": "rewrite", "module": "network", "reason": HOSTILE},
+    ),
     ("repeated", MADE | {"id": BEST, "twin": BEST}),
-    ("evaluated", {"candidate": BEST, "rung": 0, "seed": 0, "status": "ok", "score": 0.2, "se": 0.3, "gain": 0.2}),
-    ("evaluated", {"candidate": BEST, "rung": 0, "seed": 1, "status": "ok", "score": 0.41, "se": 0.2, "gain": 0.41}),
+    (
+        "evaluated",
+        {
+            "candidate": BEST,
+            "rung": 0,
+            "seed": 0,
+            "status": "ok",
+            "score": 0.2,
+            "se": 0.3,
+            "gain": 0.2,
+        },
+    ),
+    (
+        "evaluated",
+        {
+            "candidate": BEST,
+            "rung": 0,
+            "seed": 1,
+            "status": "ok",
+            "score": 0.41,
+            "se": 0.2,
+            "gain": 0.41,
+        },
+    ),
     ("promoted", {"candidate": BEST, "rung": 1}),
     ("credit", {"instruction": "x", "credit": 0.1, "uses": 2}),
-    ("proposed", MADE | {"id": CROSSED, "operator": "crossover", "module": "", "parents": (BEST, DEFAULT)}),
-    ("evaluated", {"candidate": CROSSED, "rung": 0, "score": -0.3, "se": 0.25, "gain": -0.71, "verdict": ""}),
+    (
+        "proposed",
+        MADE | {"id": CROSSED, "operator": "crossover", "module": "", "parents": (BEST, DEFAULT)},
+    ),
+    (
+        "evaluated",
+        {"candidate": CROSSED, "rung": 0, "score": -0.3, "se": 0.25, "gain": -0.71, "verdict": ""},
+    ),
     ("dropped", {"candidate": CROSSED, "rung": 0, "reason": "below the best even with luck"}),
     ("proposed", MADE | {"id": "fa11ed000001"}),
-    ("evaluated", {"candidate": "fa11ed000001", "rung": 0, "status": "failed", "reason": "loss is nan"}),
+    (
+        "evaluated",
+        {"candidate": "fa11ed000001", "rung": 0, "status": "failed", "reason": "loss is nan"},
+    ),
     (
         "iteration",
-        {"iteration": 1, "best": BEST, "score": 0.41, "se": 0.2, "proposed": 5, "valid": 4, "distinct": 0.75}
+        {
+            "iteration": 1,
+            "best": BEST,
+            "score": 0.41,
+            "se": 0.2,
+            "proposed": 5,
+            "valid": 4,
+            "distinct": 0.75,
+        }
         | {"mean_gain": -0.15, "adapter": "", "text": "reward moved: it pairs with TWAP"},
     ),
     ("finished", {"stop_reason": "3 iterations done", "best": BEST}),
@@ -71,7 +124,13 @@ def piped() -> Console:
 
 
 def terminal(*, width: int = 110, height: int = 40) -> Console:
-    return Console(file=io.StringIO(), force_terminal=True, width=width, height=height, _environ={"TERM": "xterm"})
+    return Console(
+        file=io.StringIO(),
+        force_terminal=True,
+        width=width,
+        height=height,
+        _environ={"TERM": "xterm"},
+    )
 
 
 def shown(console: Console) -> str:
@@ -79,7 +138,9 @@ def shown(console: Console) -> str:
     return console.file.getvalue()
 
 
-def play(console: Console, events: list[tuple[str, dict[str, Any]]] = RECORDED, *, stored: int = 0) -> str:
+def play(
+    console: Console, events: list[tuple[str, dict[str, Any]]] = RECORDED, *, stored: int = 0
+) -> str:
     """The output of a run whose first `stored` events were looked up."""
     with LiveRun(title="se-rl run", console=console) as live:
         live.stage("loading nasdaq100")
@@ -97,7 +158,11 @@ def test_piped_lines_are_exactly_these() -> None:
 
 
 def test_no_text_can_leave_its_line() -> None:
-    events = [("estimate", {"text": HOSTILE}), ("iteration", {"text": HOSTILE}), ("finished", {"stop_reason": HOSTILE})]
+    events = [
+        ("estimate", {"text": HOSTILE}),
+        ("iteration", {"text": HOSTILE}),
+        ("finished", {"stop_reason": HOSTILE}),
+    ]
     for console in (piped(), terminal()):
         with LiveRun(title=HOSTILE, console=console) as live:
             live.stage(HOSTILE)
@@ -111,12 +176,18 @@ def test_no_text_can_leave_its_line() -> None:
 def test_a_resumed_run_says_in_one_line_what_stands() -> None:
     lines = play(piped(), stored=14).splitlines()
     assert lines[:4] == LINES[:4]
-    assert lines[4:] == ["looked up: 5 designs up to iteration 1 of 3 stand in the record", *LINES[11:]]
+    assert lines[4:] == [
+        "looked up: 5 designs up to iteration 1 of 3 stand in the record",
+        *LINES[11:],
+    ]
 
 
 def test_a_run_that_had_ended_still_says_how() -> None:
     lines = play(piped(), stored=len(RECORDED)).splitlines()
-    assert lines[4:] == ["looked up: 6 designs up to iteration 1 of 3 stand in the record", LINES[-1]]
+    assert lines[4:] == [
+        "looked up: 6 designs up to iteration 1 of 3 stand in the record",
+        LINES[-1],
+    ]
 
 
 def test_the_first_output_does_not_wait_for_the_first_event() -> None:
@@ -152,12 +223,23 @@ def test_a_time_that_nobody_knows_exactly() -> None:
 def test_a_terminal_shows_designs_and_verdicts() -> None:
     text = play(terminal())
     frame = text[text.rindex("nasdaq100 (SYNTHETIC DATA), smollm2, seed 0") :]
-    for word in ("a1b2c3", "c0ffee", "bad000", "fa11ed", "new best", "repeat of a1b2c3", "crossover"):
+    for word in (
+        "a1b2c3",
+        "c0ffee",
+        "bad000",
+        "fa11ed",
+        "new best",
+        "repeat of a1b2c3",
+        "crossover",
+    ):
         assert word in frame
     assert "dropped: below the best even wi" in frame and "failed: loss is nan" in frame
     assert "invalid: line 3: [red]import os[/red]" in frame, "markup is shown, not obeyed"
     assert "best so far: a1b2c3 +0.41 ± 0.20 bps over the default" in frame
-    assert "reward moved: it pairs with TWAP" in frame and "designer: 4 of 5 valid, 75 % distinct" in frame
+    assert (
+        "reward moved: it pairs with TWAP" in frame
+        and "designer: 4 of 5 valid, 75 % distinct" in frame
+    )
     assert "finished: 3 iterations done" in frame
     assert "iteration 1 of 3 · 0:0" in frame
 
@@ -170,7 +252,13 @@ def test_a_terminal_obeys_no_hostile_text() -> None:
 @pytest.mark.parametrize("width", [60, 80, 110, 200])
 def test_a_table_fits_its_width(width: int) -> None:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    row = {"id": BEST, "verdict": "dropped: " + "x" * 300, "score": 1.0, "se": 0.5, "parents": [BEST, DEFAULT]}
+    row = {
+        "id": BEST,
+        "verdict": "dropped: " + "x" * 300,
+        "score": 1.0,
+        "se": 0.5,
+        "parents": [BEST, DEFAULT],
+    }
     console.print(design_table([row], width=width))
     lines = shown(console).splitlines()
     assert len(lines) == 2 and max(map(len, lines)) <= width and "dropped: x" in lines[1]
@@ -181,9 +269,13 @@ def test_only_the_latest_designs_stay_on_the_screen() -> None:
     console = terminal(height=40)
     with LiveRun(console=console) as live:
         for number in range(30):
-            live.event("evaluated", {"candidate": f"design{number:06d}", "verdict": f"verdict {number}"})
+            live.event(
+                "evaluated", {"candidate": f"design{number:06d}", "verdict": f"verdict {number}"}
+            )
         last = shown(console)[shown(console).rindex("best so far") :]
-    assert last.count("verdict ") == LATEST + 1 and "verdict 29" in last and "verdict 17" not in last
+    assert (
+        last.count("verdict ") == LATEST + 1 and "verdict 29" in last and "verdict 17" not in last
+    )
 
 
 def test_the_clock_runs_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +308,9 @@ def test_a_broken_pipe_stops_nothing() -> None:
             raise BrokenPipeError("gone")
 
     for kept in (False, True):
-        with LiveRun(console=Console(file=Broken(), force_terminal=kept, _environ={"TERM": "xterm"})) as live:
+        with LiveRun(
+            console=Console(file=Broken(), force_terminal=kept, _environ={"TERM": "xterm"})
+        ) as live:
             live.event(*RECORDED[0])
 
 
@@ -224,27 +318,49 @@ def test_a_broken_pipe_stops_nothing() -> None:
 @given(st.integers(0, len(RECORDED) - 1), st.sets(st.integers(0, 8)))
 def test_any_field_may_be_missing(place: int, left_out: set[int]) -> None:
     kind, payload = RECORDED[place]
-    rest = {key: value for number, (key, value) in enumerate(payload.items()) if number not in left_out}
+    rest = {
+        key: value for number, (key, value) in enumerate(payload.items()) if number not in left_out
+    }
     for console in (piped(), terminal()):
-        assert "display off" not in play(console, [*RECORDED[:place], (kind, rest), *RECORDED[place + 1 :]])
+        assert "display off" not in play(
+            console, [*RECORDED[:place], (kind, rest), *RECORDED[place + 1 :]]
+        )
 
 
 def test_a_verdict_of_the_search_itself_is_shown() -> None:
     led = {"candidate": BEST, "rung": 1, "score": 0.5, "se": 0.1, "verdict": "new best"}
     console = terminal()
-    assert play(piped(), [*RECORDED[:9], ("evaluated", led)]).splitlines()[-1].endswith("gain +0.41: new best")
-    assert "best so far: a1b2c3 +0.50 ± 0.10 bps" in play(console, [*RECORDED[:9], ("evaluated", led)])
+    assert (
+        play(piped(), [*RECORDED[:9], ("evaluated", led)])
+        .splitlines()[-1]
+        .endswith("gain +0.41: new best")
+    )
+    assert "best so far: a1b2c3 +0.50 ± 0.10 bps" in play(
+        console, [*RECORDED[:9], ("evaluated", led)]
+    )
 
 
 def test_the_default_may_lead_and_may_win() -> None:
-    lines = play(piped(), [*RECORDED[:4], ("iteration", {"iteration": 1, "best": DEFAULT, "score": 0.0})]).splitlines()
+    lines = play(
+        piped(), [*RECORDED[:4], ("iteration", {"iteration": 1, "best": DEFAULT, "score": 0.0})]
+    ).splitlines()
     assert lines[-1].startswith("iteration 1 of 3: best the default; designer: ")
-    lines = play(piped(), [*RECORDED[:-1], ("finished", {"stop_reason": "done", "best": DEFAULT})]).splitlines()
+    lines = play(
+        piped(), [*RECORDED[:-1], ("finished", {"stop_reason": "done", "best": DEFAULT})]
+    ).splitlines()
     assert lines[-1] == "finished: done; best the default"
 
 
 def test_figures() -> None:
-    known = {0.414: "+0.41", -0.414: "-0.41", 0.0: "0.00", -0.001: "0.00", None: "–", float("nan"): "–", "x": "–"}
+    known = {
+        0.414: "+0.41",
+        -0.414: "-0.41",
+        0.0: "0.00",
+        -0.001: "0.00",
+        None: "–",
+        float("nan"): "–",
+        "x": "–",
+    }
     assert [signed(value) for value in known] == list(known.values())
     assert score_text({"score": 1, "se": float("nan")}) == "+1.00"
     assert design_line({}) == "design ?: "
@@ -252,5 +368,12 @@ def test_figures() -> None:
 
 def test_watching_a_run_needs_no_heavy_package() -> None:
     heavy = "('torch', 'pandas', 'sqlalchemy', 'transformers')"
-    code = f"import sys, se_rl.report.live; print([name for name in {heavy} if name in sys.modules])"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    code = (
+        f"import sys, se_rl.report.live; print([name for name in {heavy} if name in sys.modules])"
+    )
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "[]\n"
+    )

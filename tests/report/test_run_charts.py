@@ -25,7 +25,11 @@ def test_the_evolution_chart_holds_every_design(ended: Path) -> None:
         run = read_run(archive, None)
     figure = run_charts.evolution(run.designs, run.best, run.events["iteration"])
     traces = {trace["name"]: trace for trace in figure["data"]}
-    shown = sorted(n for name in (*run_charts.MODULES, *run_charts.MARKS) for n in traces.get(name, {"x": []})["x"])
+    shown = sorted(
+        n
+        for name in (*run_charts.MODULES, *run_charts.MARKS)
+        for n in traces.get(name, {"x": []})["x"]
+    )
     assert sorted(shown + traces["by hand, crossover"]["x"]) == list(range(1 + 3 * PER_ROUND))
     assert "shape: returned [8], wanted [B] &lt;b&gt;" in traces["not valid"]["text"][0]
     outlier = traces["network"]["x"].index(13)
@@ -35,7 +39,9 @@ def test_the_evolution_chart_holds_every_design(ended: Path) -> None:
     assert traces["held best"]["x"] == [0, 12, 24, 36]
     line = lineage(run.designs, run.best)
     assert line[0] == run.designs[0].candidate.id and line[-1] == run.best
-    assert len(traces["line of the best"]["x"]) == len(line) and f"{run.best}, +" in figure["summary"]
+    assert (
+        len(traces["line of the best"]["x"]) == len(line) and f"{run.best}, +" in figure["summary"]
+    )
 
 
 def test_a_replay_is_in_shares_of_the_order_whatever_its_unit() -> None:
@@ -51,13 +57,24 @@ def test_a_replay_is_in_shares_of_the_order_whatever_its_unit() -> None:
     traces = {trace["name"]: trace for trace in figure["data"]}
     assert traces["our fills (area: size)"]["customdata"] == [75.0, 25.0]
     assert traces["we still hold"]["y"] == [25.0, 0.0] and traces["TWAP holds"]["y"] == [50.0, 0.0]
-    assert figure["summary"].endswith("executed at 10.2500 against 10.5000: +238.10 bps.")  # 1e4 * (1 - 10.25 / 10.5)
+    assert figure["summary"].endswith(
+        "executed at 10.2500 against 10.5000: +238.10 bps."
+    )  # 1e4 * (1 - 10.25 / 10.5)
 
 
 def test_a_replay_without_prices_shows_the_inventory() -> None:
-    order = {"side": "sell", "minutes": [1, 2], "price": [0.0, 0.0], "fills": [0.5, 0.5], "inventory": [0.5, 0.0]}
+    order = {
+        "side": "sell",
+        "minutes": [1, 2],
+        "price": [0.0, 0.0],
+        "fills": [0.5, 0.5],
+        "inventory": [0.5, 0.0],
+    }
     figure = run_charts.replay(order | {"twap_inventory": [0.5, 0.0]})
-    assert figure["summary"] == "A sell order over 2 minutes." and figure["data"][3]["y"] == [None, None]
+    assert figure["summary"] == "A sell order over 2 minutes." and figure["data"][3]["y"] == [
+        None,
+        None,
+    ]
 
 
 def test_figures_without_numbers_are_drawn_without_them() -> None:

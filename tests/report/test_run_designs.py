@@ -42,11 +42,19 @@ def trained(rung: int, *, reason: str = "") -> Evaluation:
         (candidate(), [], {}, ("waiting", None, -1, "dropped")),
         (candidate(), [trained(0)], {0: 0.5}, ("scored", 0.5, 0, "dropped")),
         (candidate(), [trained(0), trained(1)], {0: 9.0, 1: 0.3}, ("scored", 0.3, 1, "dropped")),
-        (candidate(), [trained(0), trained(1, reason="nan")], {0: 0.5}, ("training failed", None, -1, "nan")),
+        (
+            candidate(),
+            [trained(0), trained(1, reason="nan")],
+            {0: 0.5},
+            ("training failed", None, -1, "nan"),
+        ),
     ],
 )
 def test_a_design_is_judged_at_the_highest_rung(
-    made: Candidate, own: Sequence[Evaluation], gains: dict[int, float], told: tuple[str, float | None, int, str]
+    made: Candidate,
+    own: Sequence[Evaluation],
+    gains: dict[int, float],
+    told: tuple[str, float | None, int, str],
 ) -> None:
     estimates = {rung: {"mean": mean, "se": 0.1} for rung, mean in gains.items()}
     found = judge(1, made, own, gains=estimates, dropped="dropped")
@@ -57,7 +65,8 @@ def test_the_gain_is_the_paired_difference_to_the_default(ended: Path) -> None:
     with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
         run = read_run(archive, None)
         means = [
-            [e.scores["static"] for e in archive.evaluations(name) if e.rung == 2] for name in (run.best, DEFAULT_ID)
+            [e.scores["static"] for e in archive.evaluations(name) if e.rung == 2]
+            for name in (run.best, DEFAULT_ID)
         ]
     best = run.designs[BEST]
     assert best.rung == 2 and best.gain == pytest.approx(

@@ -54,7 +54,9 @@ def figures(page: str) -> list[dict[str, Any]]:
 
 
 def panels(page: str) -> dict[str, Any]:
-    found = re.search(r'<script type="application/json" id="designs">(.*?)</script>', page, flags=re.DOTALL)
+    found = re.search(
+        r'<script type="application/json" id="designs">(.*?)</script>', page, flags=re.DOTALL
+    )
     assert found is not None
     return json.loads(found[1], parse_constant=pytest.fail)
 
@@ -74,12 +76,23 @@ def test_page_loads_nothing_from_elsewhere(page: str) -> None:
 def test_an_ended_run_gives_its_verdict_and_every_method(page: str, ended: Path) -> None:
     text = words(page)
     assert (
-        f"Design {best_of(ended)} earns +0.41 bps [+0.11, +0.71] over the default PPO on the sealed test days" in text
+        f"Design {best_of(ended)} earns +0.41 bps [+0.11, +0.71] over the default PPO on the sealed test days"
+        in text
     )
     assert "The interval excludes 0, on days that the search never saw." in text
-    assert "specific to the symbols +1.08, common market timing +0.12." in text and "about 0.22 bps" in text
-    assert re.findall(r'<th scope="row">([^<]+)', page)[:3] == ["SE-RL (best design)", "XS ridge", "PPO strong"]
-    assert "PPO strong +0.79 [+0.49, +1.09] +0.79 [+0.49, +1.09] +0.71 [+0.41, +1.01] +0.41 [+0.11, +0.71] 26.6" in text
+    assert (
+        "specific to the symbols +1.08, common market timing +0.12." in text
+        and "about 0.22 bps" in text
+    )
+    assert re.findall(r'<th scope="row">([^<]+)', page)[:3] == [
+        "SE-RL (best design)",
+        "XS ridge",
+        "PPO strong",
+    ]
+    assert (
+        "PPO strong +0.79 [+0.49, +1.09] +0.79 [+0.49, +1.09] +0.71 [+0.41, +1.01] +0.41 [+0.11, +0.71] 26.6"
+        in text
+    )
     assert '<section class="verdict shown"' in page
     told = results("x")
     rows = {*told["baselines"], *told["dynamic"]["x1"]}
@@ -97,14 +110,24 @@ def test_an_ended_run_gives_its_verdict_and_every_method(page: str, ended: Path)
 def test_evidence_is_there(page: str) -> None:
     text = words(page)
     assert "SYNTHETIC DATA: no market ever printed these prices" in text and "UNSAFE" not in text
-    assert "dropped: cannot reach the best" in text and "training failed: diverged after N updates" in text
+    assert (
+        "dropped: cannot reach the best" in text
+        and "training failed: diverged after N updates" in text
+    )
     assert "preset: quick" in text and "prices are unadjusted" in text and "minutes 4.2" in text
     assert (
-        "data SHA-256 " + "fa8d015c" * 8 in text and "2024-01-02 to 2024-03-25, 36 train | 11 valid | 11 test" in text
+        "data SHA-256 " + "fa8d015c" * 8 in text
+        and "2024-01-02 to 2024-03-25, 36 train | 11 valid | 11 test" in text
     )
-    assert "tokens read 12,000 tokens written 7,500" in text and "rung 0 +0.70 · rung 1 +0.65 · rung 2 +0.60" in text
+    assert (
+        "tokens read 12,000 tokens written 7,500" in text
+        and "rung 0 +0.70 · rung 1 +0.65 · rung 2 +0.60" in text
+    )
     assert "adapter-2" in text and "whole task −0.12 9 default" in text
-    assert "[user] Write a module for round 3." in text and "macro instruction Beat TWAP on the same orders." in text
+    assert (
+        "[user] Write a module for round 3." in text
+        and "macro instruction Beat TWAP on the same orders." in text
+    )
 
 
 def test_a_run_under_way_says_what_is_known(under_way: Path) -> None:
@@ -113,7 +136,8 @@ def test_a_run_under_way_says_what_is_known(under_way: Path) -> None:
         best = archive.candidates()[20].id
     text = words(page)
     assert (
-        f"Iteration 2 of 3: best design so far {best} +0.21 [+0.06, +0.36] bps over the default on validation" in text
+        f"Iteration 2 of 3: best design so far {best} +0.21 [+0.06, +0.36] bps over the default on validation"
+        in text
     )
     assert "a reward that charges for its own impact" in text and "opened once, at the end" in text
     assert "still running" in text and "Methods on the sealed test days" not in text
@@ -130,7 +154,9 @@ def test_a_best_that_is_the_default_is_no_gain(tmp_path: Path) -> None:
     make_run(tmp_path, ended=False, rounds=0)
     with Archive.open(tmp_path / "archive.sqlite") as archive:
         start = archive.candidates()[0].id
-        archive.append("iteration", "iteration 1", {"iteration": 1, "of": 3, "best": start, "text": "None."})
+        archive.append(
+            "iteration", "iteration 1", {"iteration": 1, "of": 3, "best": start, "text": "None."}
+        )
     assert "Iteration 1 of 3: no design beats the default so far None." in words(run_page(tmp_path))
 
 
@@ -138,7 +164,9 @@ def test_hostile_text_stays_text(page: str) -> None:
     assert "<script>alert" not in page and "<img" not in body(page) and "{{ 7 * 7 }}" in page
     told = panels(page)
     sha = sha256(reward_source(BEST))
-    assert told["designs"][BEST]["modules"]["reward"] == sha and told["sources"][sha] == reward_source(BEST)
+    assert told["designs"][BEST]["modules"]["reward"] == sha and told["sources"][
+        sha
+    ] == reward_source(BEST)
     assert HOSTILE in told["prompts"][told["designs"][BEST]["prompt"]]
     assert html.escape(HOSTILE, quote=False) in body(page)  # in the diff
 
@@ -150,7 +178,8 @@ def test_what_is_unsafe_or_unsealed_is_loud(tmp_path: Path) -> None:
             archive.open_test(key=f"opening {opening}", data_hash="d", candidate="c")
     page = run_page(tmp_path)
     assert (
-        '<p class="banner" role="alert">UNSAFE RUN: source of a language model ran with isolation none (unsafe)' in page
+        '<p class="banner" role="alert">UNSAFE RUN: source of a language model ran with isolation none (unsafe)'
+        in page
     )
     assert "TEST DAYS OPENED 2 TIMES" in page
 
@@ -203,4 +232,9 @@ def test_every_figure_is_one_that_plotly_draws(page: str) -> None:
 
 def test_importing_the_page_stays_light() -> None:
     code = "import sys, se_rl.report.run_page; print({'pandas', 'torch', 'plotly', 'jinja2'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

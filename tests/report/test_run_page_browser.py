@@ -27,7 +27,12 @@ LAUNCH = (  # the browser listens on descriptor 3 and answers on 4
     "os.dup2(ends[0], 3), os.dup2(ends[1], 4)\n"
     "os.execv(sys.argv[3], sys.argv[3:])"
 )
-NEWS = ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded", "Network.requestWillBeSent")
+NEWS = (
+    "Runtime.exceptionThrown",
+    "Runtime.consoleAPICalled",
+    "Log.entryAdded",
+    "Network.requestWillBeSent",
+)
 
 
 class Browser:
@@ -35,7 +40,15 @@ class Browser:
 
     def __init__(self, profile: Path) -> None:
         theirs, ours = os.pipe(), os.pipe()
-        command = [sys.executable, "-c", LAUNCH, str(theirs[0]), str(ours[1]), CHROMIUM, *FLAGS.split()]
+        command = [
+            sys.executable,
+            "-c",
+            LAUNCH,
+            str(theirs[0]),
+            str(ours[1]),
+            CHROMIUM,
+            *FLAGS.split(),
+        ]
         self.process = subprocess.Popen(
             [*command, f"--user-data-dir={profile}", "about:blank"],
             pass_fds=(theirs[0], ours[1]),
@@ -44,12 +57,17 @@ class Browser:
         )
         os.close(theirs[0])
         os.close(ours[1])
-        self.write, self.read = os.fdopen(theirs[1], "wb", buffering=0), os.fdopen(ours[0], "rb", buffering=0)
+        self.write, self.read = (
+            os.fdopen(theirs[1], "wb", buffering=0),
+            os.fdopen(ours[0], "rb", buffering=0),
+        )
         self.heard, self.rest, self.count, self.session = list[dict[str, Any]](), b"", 0, ""
 
     def __enter__(self) -> Self:
         tab = next(t for t in self.ask("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        self.session = self.ask("Target.attachToTarget", targetId=tab["targetId"], flatten=True)["sessionId"]
+        self.session = self.ask("Target.attachToTarget", targetId=tab["targetId"], flatten=True)[
+            "sessionId"
+        ]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
         return self
@@ -89,13 +107,21 @@ class Browser:
 
     def open(self, url: str, *, width: int) -> None:
         """Load a page in a window of this width."""
-        self.ask("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        self.ask(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
         self.ask("Page.navigate", url=url)
         self.wait("Page.loadEventFired")
 
     def js(self, expression: str) -> Any:
         """The value of an expression on the page."""
-        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        answer = self.ask(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -125,7 +151,9 @@ def test_the_best_design_is_shown_first_and_its_text_stays_text(browser: Browser
 
 def test_a_click_on_a_mark_shows_that_design(browser: Browser) -> None:
     traces = "[...document.querySelectorAll('.clickable .trace')]"
-    browser.js(f"var mark = {traces}.find(t => t.__data__[0].trace.name === 'not valid').querySelector('.point'); 0")
+    browser.js(
+        f"var mark = {traces}.find(t => t.__data__[0].trace.name === 'not valid').querySelector('.point'); 0"
+    )
     browser.js("mark.scrollIntoView({block: 'center'})")
     box = browser.js("mark.getBoundingClientRect().toJSON()")
     before = browser.js("panel.querySelector('h3').textContent")
@@ -145,11 +173,17 @@ def test_a_parent_in_the_panel_leads_to_it(browser: Browser) -> None:
 def test_the_slider_moves_through_the_minutes(browser: Browser) -> None:
     assert "59" in browser.js("now.innerText")
     browser.js("slider.value = 10; slider.dispatchEvent(new Event('input'))")
-    told = dict(browser.js("[...now.children].map(c => [c.firstChild.textContent, c.lastChild.textContent])"))
+    told = dict(
+        browser.js(
+            "[...now.children].map(c => [c.firstChild.textContent, c.lastChild.textContent])"
+        )
+    )
     assert told["minute"] == "10" and told["TWAP holds"] == "81.7 %"
     assert browser.js("replays[0].querySelector('.chart').data[3].x.length") == 11
     browser.js("which.value = 1; which.dispatchEvent(new Event('change'))")
-    assert browser.js("replays.map(r => r.hidden)") == [True, False] and "59" in browser.js("now.innerText")
+    assert browser.js("replays.map(r => r.hidden)") == [True, False] and "59" in browser.js(
+        "now.innerText"
+    )
 
 
 def test_play_runs_to_the_end_and_stops(browser: Browser) -> None:
@@ -158,7 +192,10 @@ def test_play_runs_to_the_end_and_stops(browser: Browser) -> None:
     browser.js(
         "new Promise(done => { const poll = setInterval(() => { if (!timer) { clearInterval(poll); done(); } }, 20); })"
     )
-    assert browser.js("[slider.value === slider.max, play.getAttribute('aria-pressed')]") == [True, "false"]
+    assert browser.js("[slider.value === slider.max, play.getAttribute('aria-pressed')]") == [
+        True,
+        "false",
+    ]
 
 
 def test_a_phone_is_not_scrolled_sideways(browser: Browser) -> None:

@@ -14,13 +14,20 @@ import pytest
 from rich.console import Console
 
 from se_rl.config import ConfigError
-from se_rl.evaluation.standing import standing
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, Instruction, design_id, sha256
 from se_rl.records.files import to_json
 from se_rl.report import run_tables
 from se_rl.report.design_rows import OverDefault, design_rows
-from se_rl.report.run_tables import print_comparison, print_design, print_results, print_run, show_design, show_run
+from se_rl.report.run_tables import (
+    print_comparison,
+    print_design,
+    print_results,
+    print_run,
+    show_design,
+    show_run,
+)
+from se_rl.scoring.standing import standing
 
 DAYS, ORDERS, EPISODES = 8, 5, 30
 HOSTILE = "[red]\x1b[2J\x07 [/bold] \u202e"
@@ -32,7 +39,10 @@ def orders(seed: int, *, static: float = 0.0, dynamic: float = 0.0) -> dict[str,
     """Scores per order over TWAP: market noise of the seed that all designs share, and what a design adds to it."""
     rng, by_day = np.random.default_rng(seed), added(static, DAYS)
     day = np.repeat(np.arange(20240102, 20240102 + DAYS), ORDERS)
-    found = {"static": rng.normal(0.5, 3.0, DAYS * ORDERS) + np.repeat(by_day, ORDERS), "static_day": day.astype(float)}
+    found = {
+        "static": rng.normal(0.5, 3.0, DAYS * ORDERS) + np.repeat(by_day, ORDERS),
+        "static_day": day.astype(float),
+    }
     for name, scale in (("dynamic", 1.0), ("dynamic_x2", 2.0)):
         found[name] = rng.normal(4.0, 2.0, EPISODES) + scale * added(dynamic, EPISODES)
     found["dynamic"][3] = np.nan  # a market that broke: no score for that order
@@ -50,29 +60,51 @@ class Run:
         self.folder, self.archive = folder, Archive.open(folder / "archive.sqlite")
         config = {"iterations": 3, "worlds": "both", "static_share": 0.6}
         data = {"name": "nasdaq100", "synthetic": True, "sha256": "ab" * 32}
-        started = {"config": config, "data": data, "llm": "tiny", "seed": 7, "isolation": "strong", "version": "0.1.0"}
+        started = {
+            "config": config,
+            "data": data,
+            "llm": "tiny",
+            "seed": 7,
+            "isolation": "strong",
+            "version": "0.1.0",
+        }
         self.archive.append("run_started", "run", started)
 
     def propose(self, text: str = "", parents: tuple[str, ...] = (), **fields: Any) -> str:
         """A design of one module, or the default where it has no text."""
         sources = {"reward": text} if text else {}
         modules = {name: sha256(source) for name, source in sources.items()}
-        known = {"operator": "tweak", "module": "reward", "iteration": 1} if text else {"operator": DEFAULT}
+        known = (
+            {"operator": "tweak", "module": "reward", "iteration": 1}
+            if text
+            else {"operator": DEFAULT}
+        )
         made = Candidate(design_id(modules), modules, parents=parents, **known | fields)
         self.archive.add_candidate(made, sources)
         return made.id
 
-    def train(self, name: str, *, rung: int = 0, seed: int = 0, static: float = 0.0, dynamic: float = 0.0) -> None:
+    def train(
+        self, name: str, *, rung: int = 0, seed: int = 0, static: float = 0.0, dynamic: float = 0.0
+    ) -> None:
         """A training with its scores per order and its curve."""
         found = orders(100 * rung + seed, static=static, dynamic=dynamic)
         content = io.BytesIO()
         np.savez(content, **found)
-        rows = [{"phase": "static", "work": k, "reward_static": math.nan if k == 3 else 0.1 * k} for k in range(80)]
+        rows = [
+            {"phase": "static", "work": k, "reward_static": math.nan if k == 3 else 0.1 * k}
+            for k in range(80)
+        ]
         done = Evaluation(
-            name, rung, seed, "ok", scores={"static_specific": float(found["static"].mean())},
-            arrays=self.archive.put_blob(content.getvalue()), curve=self.archive.put_blob(json.dumps(rows).encode()),
-            work=2.0, isolation="strong",
-        )  # fmt: skip
+            name,
+            rung,
+            seed,
+            "ok",
+            scores={"static_specific": float(found["static"].mean())},
+            arrays=self.archive.put_blob(content.getvalue()),
+            curve=self.archive.put_blob(json.dumps(rows).encode()),
+            work=2.0,
+            isolation="strong",
+        )
         self.archive.add_evaluation(done, key=f"{name} {rung} {seed}")
 
 
@@ -90,8 +122,12 @@ def run(begun: Run) -> Run:
     run, archive, default = begun, begun.archive, begun.propose()
     for rung, seed in ((0, 0), (1, 0), (1, 1)):
         run.train(default, rung=rung, seed=seed)
-    archive.add_instruction(Instruction("micro1", "reward", f"Pair with TWAP. {HOSTILE}", "default"))
-    chat = archive.put_blob(json.dumps([{"role": "user", "content": f"Write a reward.\n{HOSTILE}"}]).encode())
+    archive.add_instruction(
+        Instruction("micro1", "reward", f"Pair with TWAP. {HOSTILE}", "default")
+    )
+    chat = archive.put_blob(
+        json.dumps([{"role": "user", "content": f"Write a reward.\n{HOSTILE}"}]).encode()
+    )
     best = run.propose(SOURCE, (default,), prompt=chat, micro="micro1", model="tiny")
     archive.append("repeated", "repeated", {"id": best, "twin": best})
     for rung, seed in ((0, 0), (1, 0), (1, 1)):
@@ -99,11 +135,17 @@ def run(begun: Run) -> Run:
     archive.append("promoted", "p", {"candidate": best, "rung": 1})
     dropped = run.propose("# dropped", (default,))
     run.train(dropped, static=-0.5)
-    archive.append("dropped", "d", {"candidate": dropped, "rung": 0, "reason": f"hopeless {HOSTILE}"})
-    crossed = run.propose("# crossed", (best, dropped), operator="crossover", module="", iteration=2)
+    archive.append(
+        "dropped", "d", {"candidate": dropped, "rung": 0, "reason": f"hopeless {HOSTILE}"}
+    )
+    crossed = run.propose(
+        "# crossed", (best, dropped), operator="crossover", module="", iteration=2
+    )
     run.train(crossed, static=0.1, dynamic=0.5)
     run.propose("import os", (best,), reason=f"line 1: {HOSTILE}")
-    archive.add_evaluation(Evaluation(run.propose("# nan"), 0, 0, "failed", "loss is nan"), key="nan")
+    archive.add_evaluation(
+        Evaluation(run.propose("# nan"), 0, 0, "failed", "loss is nan"), key="nan"
+    )
     told = {"iteration": 2, "best": best, "score": 1.0, "text": f"reward moved {HOSTILE}"}
     archive.append("iteration", "iteration 2", told)
     return run
@@ -130,7 +172,11 @@ def test_a_score_is_the_one_that_the_search_uses(run: Run) -> None:
         own = [orders(100 * rung + seed, static=added[0], dynamic=added[1]) for seed in seeds]
         default = [orders(100 * rung + seed) for seed in seeds]
         wanted = standing("x", rung, own, default, weights=WEIGHTS, regimes={}, seed_sd=0.0)
-        assert (row["rung"], row["score"], row["se"]) == (rung, pytest.approx(wanted.score), pytest.approx(wanted.se))
+        assert (row["rung"], row["score"], row["se"]) == (
+            rung,
+            pytest.approx(wanted.score),
+            pytest.approx(wanted.se),
+        )
 
 
 def test_a_score_in_closed_form(run: Run) -> None:
@@ -138,10 +184,14 @@ def test_a_score_in_closed_form(run: Run) -> None:
     found = OverDefault(run.archive).of([e for e in evaluations if e.rung == 0])
     by_day, episodes = added(0.4, DAYS), added(1.0, EPISODES)
     parts = by_day, np.delete(episodes, 3), 2.0 * episodes
-    means, errors = zip(*((part.mean(), part.std(ddof=1) / math.sqrt(len(part))) for part in parts), strict=True)
+    means, errors = zip(
+        *((part.mean(), part.std(ddof=1) / math.sqrt(len(part))) for part in parts), strict=True
+    )
     assert found is not None
     assert found["mean"] == pytest.approx(0.6 * means[0] + 0.4 * (means[1] + means[2]) / 2)
-    assert found["se"] == pytest.approx(math.hypot(0.6 * errors[0], 0.4 * (errors[1] + errors[2]) / 2))
+    assert found["se"] == pytest.approx(
+        math.hypot(0.6 * errors[0], 0.4 * (errors[1] + errors[2]) / 2)
+    )
 
 
 def test_only_trainings_that_the_default_went_through_are_compared(begun: Run) -> None:
@@ -176,8 +226,14 @@ def test_a_run_at_a_glance(run: Run) -> None:
 def test_a_run_printed(run: Run) -> None:
     text = printed(print_run, show_run(run.folder))
     assert "SYNTHETIC DATA" in text and "not finished" in text and "iteration 2 of 3" in text
-    assert f"best: {ids(run)['best']} +" in text and "invalid: line 1: [red]" in text and "crossover" in text
-    run.archive.append("finished", "end", {"stop_reason": "3 iterations done", "best": ids(run)["best"]})
+    assert (
+        f"best: {ids(run)['best']} +" in text
+        and "invalid: line 1: [red]" in text
+        and "crossover" in text
+    )
+    run.archive.append(
+        "finished", "end", {"stop_reason": "3 iterations done", "best": ids(run)["best"]}
+    )
     assert "finished: 3 iterations done" in printed(print_run, show_run(run.folder), terminal=True)
 
 
@@ -188,7 +244,9 @@ def test_a_run_that_has_just_begun(begun: Run) -> None:
 def test_a_design(run: Run) -> None:
     known = ids(run)
     found = show_design(run.folder, known["crossed"][:9])
-    assert [row["id"] for row in found["lineage"]] == [known[n] for n in ("default", "best", "dropped", "crossed")]
+    assert [row["id"] for row in found["lineage"]] == [
+        known[n] for n in ("default", "best", "dropped", "crossed")
+    ]
     found = show_design(run.folder, known["best"])
     assert found["sources"] == {"reward": SOURCE}
     assert found["prompt"] == [{"role": "user", "content": f"Write a reward.\n{HOSTILE}"}]
@@ -202,11 +260,25 @@ def test_a_design(run: Run) -> None:
 @pytest.mark.parametrize("terminal", [False, True])
 def test_a_design_printed(run: Run, terminal: bool) -> None:
     text = printed(print_design, show_design(run.folder, ids(run)["best"]), terminal=terminal)
-    for word in ("lineage", "over default", "static_specific", "Pair with TWAP. [red]", "Write a reward.", "▁", "█"):
+    for word in (
+        "lineage",
+        "over default",
+        "static_specific",
+        "Pair with TWAP. [red]",
+        "Write a reward.",
+        "▁",
+        "█",
+    ):
         assert word in text
-    assert ("def reward(step):" in text) == (not terminal), "in a terminal colours stand between the words"
-    assert "failed: loss is nan" in printed(print_design, show_design(run.folder, ids(run)["failed"]))
-    assert "every module is the default one" in printed(print_design, show_design(run.folder, ids(run)["default"]))
+    assert ("def reward(step):" in text) == (not terminal), (
+        "in a terminal colours stand between the words"
+    )
+    assert "failed: loss is nan" in printed(
+        print_design, show_design(run.folder, ids(run)["failed"])
+    )
+    assert "every module is the default one" in printed(
+        print_design, show_design(run.folder, ids(run)["default"])
+    )
 
 
 def test_what_is_not_there_is_said_in_one_line(run: Run, tmp_path: Path) -> None:
@@ -217,7 +289,9 @@ def test_what_is_not_there_is_said_in_one_line(run: Run, tmp_path: Path) -> None
 
 
 def test_a_curve_in_one_line() -> None:
-    assert run_tables.sparkline([0.0, 1.0]) == "▁█" and run_tables.sparkline([2.0, 2.0, 2.0]) == "▁▁▁"
+    assert (
+        run_tables.sparkline([0.0, 1.0]) == "▁█" and run_tables.sparkline([2.0, 2.0, 2.0]) == "▁▁▁"
+    )
     assert run_tables.sparkline(list(range(8))) == "▁▂▃▄▅▆▇█"
     assert len(run_tables.sparkline(list(range(1000)), width=60)) == 60
 
@@ -231,18 +305,41 @@ RESULTS: dict[str, Any] = {
     "best": "abcabcabcabc",
     "final_metrics": {"PA": 1.2, "over_default": estimate(0.41)},
     "baselines": {
-        "SE-RL (best design)": {"PA": 1.234, "WR": 0.5312, "GLR": None, "AFI": 0.02, "over_TWAP": estimate(1.1)}
+        "SE-RL (best design)": {
+            "PA": 1.234,
+            "WR": 0.5312,
+            "GLR": None,
+            "AFI": 0.02,
+            "over_TWAP": estimate(1.1),
+        }
         | {"over_TWAP_specific": estimate(0.95)},
-        "TWAP": {"PA": 0.12, "WR": 0.5, "GLR": 1.0, "AFI": 0.0, "over_TWAP": {"mean": 0.0, "ci95": [None, None]}},
+        "TWAP": {
+            "PA": 0.12,
+            "WR": 0.5,
+            "GLR": 1.0,
+            "AFI": 0.0,
+            "over_TWAP": {"mean": 0.0, "ci95": [None, None]},
+        },
     },
-    "dynamic": {"x2": {"TWAP": {"cost_bps": 12.34, "saved_bps": 0.0, "saved_ci95": [0.0, 0.0], "passive": 0.7}}},
+    "dynamic": {
+        "x2": {
+            "TWAP": {"cost_bps": 12.34, "saved_bps": 0.0, "saved_ci95": [0.0, 0.0], "passive": 0.7}
+        }
+    },
     "designs": {"proposed": 36, "valid": 32, "scored": 26, "failed": 3, "repeated": 3},
     "stop_reason": "designs: 36 of 36 proposed",
     "test_openings": 1,
     "selection": {"tried": 27, "hurdle_bps": 0.22, "spa_p_over_default": 0.0004},
     "seeds": [0, 1, 2],
     "isolation": "strong",
-    "llm": {"name": "smollm2", "adapter": "adapter-2", "calls": 3, "tokens_in": 12000, "tokens_out": 7500, "usd": 0.5},
+    "llm": {
+        "name": "smollm2",
+        "adapter": "adapter-2",
+        "calls": 3,
+        "tokens_in": 12000,
+        "tokens_out": 7500,
+        "usd": 0.5,
+    },
     "data": {"name": "nasdaq100", "synthetic": True, "sha256": "fa8d" * 16, "test_days": 11},
     "notes": [f"unadjusted {HOSTILE}"],
 }
@@ -253,18 +350,38 @@ def test_results_printed() -> None:
     assert text.splitlines()[0] == RESULTS["verdict"] and "SYNTHETIC DATA" in text.splitlines()[1]
     ours = next(line for line in text.splitlines() if "SE-RL (best design)" in line)
     cells = [cell.strip() for cell in ours.strip("│").split("│")]
-    assert cells == ["SE-RL (best design)", "1.23", "+1.10", "[0.90, 1.30]", "+0.95", "0.531", "–", "0.020"]
+    assert cells == [
+        "SE-RL (best design)",
+        "1.23",
+        "+1.10",
+        "[0.90, 1.30]",
+        "+0.95",
+        "0.531",
+        "–",
+        "0.020",
+    ]
     for words in (
-        "TWAP, x2", "12.34", "36 proposed", "stopped: designs: 36 of 36", "27 tried", "0.22 bps; SPA p < 0.001",
-        "seeds: 0, 1, 2; isolation: strong; test openings: 1", "12,000 tokens in, 7,500 out, 0.50 USD",
-        "11 test", "note: unadjusted [red]", "page: out/report.html", "abcabcabcabc: +0.41 bps over the default [0.21, 0.61]",
-    ):  # fmt: skip
+        "TWAP, x2",
+        "12.34",
+        "36 proposed",
+        "stopped: designs: 36 of 36",
+        "27 tried",
+        "0.22 bps; SPA p < 0.001",
+        "seeds: 0, 1, 2; isolation: strong; test openings: 1",
+        "12,000 tokens in, 7,500 out, 0.50 USD",
+        "11 test",
+        "note: unadjusted [red]",
+        "page: out/report.html",
+        "abcabcabcabc: +0.41 bps over the default [0.21, 0.61]",
+    ):
         assert words in text
 
 
 def test_results_without_a_part_are_still_printed() -> None:
     for key in RESULTS:
-        assert printed(print_results, {name: value for name, value in RESULTS.items() if name != key})
+        assert printed(
+            print_results, {name: value for name, value in RESULTS.items() if name != key}
+        )
     seeds = {"search": 7, "trainings": [0, 1]}
     assert "seeds: search 7, trainings [0, 1]" in printed(print_results, RESULTS | {"seeds": seeds})
 
@@ -279,8 +396,13 @@ def test_a_comparison_printed() -> None:
         "final": {"PA": 1.5},
     }
     comparison = {
-        "runs": [run | {"score_valid": 0.5, "over_default": estimate(0.41)}, {"name": "b0 [red]", "arm": "random"}],
-        "groups": [{"arm": "full", "runs": 2, "mean": 0.3, "ci95": [0.1, 0.5], "by_seed": [0.2, 0.4]}],
+        "runs": [
+            run | {"score_valid": 0.5, "over_default": estimate(0.41)},
+            {"name": "b0 [red]", "arm": "random"},
+        ],
+        "groups": [
+            {"arm": "full", "runs": 2, "mean": 0.3, "ci95": [0.1, 0.5], "by_seed": [0.2, 0.4]}
+        ],
         "tests": [{"a": "full", "b": "random", "difference": 0.25, "ci95": [-0.1, 0.6], "p": 0.04}],
         "spa_p": 0.03,
         "sentence": "full beats random by 0.25 bps",

@@ -33,10 +33,19 @@ def test_the_adapter_keeps_the_contract_of_vector_environments() -> None:
         assert bool(done.all()) == bool(done.any()) == (step == 5)
         total += rewards
         arrived = infos
-    assert all(info["terminal_observation"][-1] == 0.0 and not info["TimeLimit.truncated"] for info in arrived or [])
-    assert (seen[:, -1] == 1.0).all(), "the last step shows the next orders, nothing of which is traded"
-    assert sorted(sides) == [-1, -1, 1, 1] and np.abs(total).max() < 1e-5, "an output of 0 is TWAP, which gains nothing"
-    assert envs.get_attr("num_envs", [0, 2]) == [4, 4] and envs.env_is_wrapped(object) == [False] * 4
+    assert all(
+        info["terminal_observation"][-1] == 0.0 and not info["TimeLimit.truncated"]
+        for info in arrived or []
+    )
+    assert (seen[:, -1] == 1.0).all(), (
+        "the last step shows the next orders, nothing of which is traded"
+    )
+    assert sorted(sides) == [-1, -1, 1, 1] and np.abs(total).max() < 1e-5, (
+        "an output of 0 is TWAP, which gains nothing"
+    )
+    assert (
+        envs.get_attr("num_envs", [0, 2]) == [4, 4] and envs.env_is_wrapped(object) == [False] * 4
+    )
     before = seen.copy()
     envs.step(np.ones((4, 1), np.float32))
     assert np.array_equal(before, seen), "observations are not overwritten by later steps"
@@ -48,7 +57,10 @@ def test_sb3_learns_through_the_adapter() -> None:
     model = sb3.PPO("MlpPolicy", envs, n_steps=6, batch_size=12, n_epochs=1, device="cpu", seed=0)
     before = [p.detach().clone() for p in model.policy.parameters()]
     assert bench._learning(model)() == 24 and model.num_timesteps == 24
-    assert any(not torch.equal(old, new) for old, new in zip(before, model.policy.parameters(), strict=True))
+    assert any(
+        not torch.equal(old, new)
+        for old, new in zip(before, model.policy.parameters(), strict=True)
+    )
 
 
 def test_gains_over_twap_are_those_of_the_records() -> None:
@@ -78,18 +90,25 @@ def test_the_result_has_what_the_command_promises(monkeypatch: pytest.MonkeyPatc
     assert set(result["peers"]) == set(result["ratios"]) == set(bench.PEERS)
     assert result["value"] > 0 and all(value > 0 for value in result["peers"].values())
     detail = result["detail"]
-    assert sum(value for key, value in detail.items() if key.startswith("share of")) == pytest.approx(1.0)
+    assert sum(
+        value for key, value in detail.items() if key.startswith("share of")
+    ) == pytest.approx(1.0)
     assert sum(key.startswith("gain over TWAP") for key in detail) == 4
     assert {"ns per sample-pass, fused", "ns per sample-pass, autograd", "SB3"} <= set(detail)
     assert torch.get_num_threads() == threads and json.loads(json.dumps(result)) == result
 
 
-def test_a_quick_design_is_trained_and_scored_in_both_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quick_design_is_trained_and_scored_in_both_worlds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(bench, "VALID_SESSIONS", 2)
     result = bench.quick_design(0, budget=0.01)
     assert {"wall seconds", "CPU seconds", "peak memory in MB"} < set(result)
     for world_name in ("static", "dynamic"):
-        assert abs(result[f"gain over TWAP in bps, {world_name}"]) < 50 and result[f"its error, {world_name}"] > 0
+        assert (
+            abs(result[f"gain over TWAP in bps, {world_name}"]) < 50
+            and result[f"its error, {world_name}"] > 0
+        )
 
 
 def test_without_sb3_ours_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,11 @@ from se_rl.rl.policy_file import (
 from se_rl.rl.ppo_agent import PPOAgent
 from se_rl.rl.trainer import TrainConfig, Trained, train
 
-FACTS = {"state_dim": 3, "rate": 1.0, "sources": {"reward": "return step.reward", "zeros": "0" * 64}}
+FACTS = {
+    "state_dim": 3,
+    "rate": 1.0,
+    "sources": {"reward": "return step.reward", "zeros": "0" * 64},
+}
 
 
 def layer(seed: int = 0) -> nn.Linear:
@@ -55,8 +59,13 @@ def saved(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def trained() -> Trained:
-    modules, config = Modules(reward=lambda step: step.reward), TrainConfig(budget=1e-3, samples=256)
-    return train(modules, {"static": CheapHalf()}, config, seed=5, neutral={"static": Neutral(1.5, -2.0)})
+    modules, config = (
+        Modules(reward=lambda step: step.reward),
+        TrainConfig(budget=1e-3, samples=256),
+    )
+    return train(
+        modules, {"static": CheapHalf()}, config, seed=5, neutral={"static": Neutral(1.5, -2.0)}
+    )
 
 
 def test_weights_and_facts_come_back_bit_for_bit(saved: Path) -> None:
@@ -71,7 +80,11 @@ def test_a_trained_policy_comes_back_and_acts_the_same(tmp_path: Path, trained: 
     save_policy(path, trained, design={"reward": "text"}, facts={"name": "PPO"})
     again, facts = load_policy(path, Modules())
     assert facts["design"] == {"reward": "text"} and facts["name"] == "PPO"
-    assert (again.seed, again.work, again.action_map) == (trained.seed, trained.work, trained.action_map)
+    assert (again.seed, again.work, again.action_map) == (
+        trained.seed,
+        trained.work,
+        trained.action_map,
+    )
     assert again.neutral == trained.neutral
     seen = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
     for run in (one := trained.runner("static"), two := again.runner("static")):
@@ -101,7 +114,9 @@ def test_every_changed_byte_is_detected(saved: Path) -> None:
         (b"1.0", b"1e0"),  # the same number, but not the same file
     ],
 )
-def test_changes_that_a_parser_would_forgive_are_detected(saved: Path, old: bytes, new: bytes) -> None:
+def test_changes_that_a_parser_would_forgive_are_detected(
+    saved: Path, old: bytes, new: bytes
+) -> None:
     whole = saved.read_bytes()
     changed = whole.replace(old, new, 1)
     assert changed != whole
@@ -112,7 +127,9 @@ def test_changes_that_a_parser_would_forgive_are_detected(saved: Path, old: byte
 def test_another_padding_is_detected(saved: Path) -> None:
     whole = saved.read_bytes()
     end = 8 + int.from_bytes(whole[:8], "little")
-    saved.write_bytes(end.to_bytes(8, "little") + whole[8:end] + b" " * 8 + whole[end:])  # as valid as it was before
+    saved.write_bytes(
+        end.to_bytes(8, "little") + whole[8:end] + b" " * 8 + whole[end:]
+    )  # as valid as it was before
     assert "does not match its hash" in refusal(saved)
 
 
@@ -126,7 +143,8 @@ def test_every_truncation_and_extension_is_detected(saved: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff" * 64, (2).to_bytes(8, "little") + b"[]", b"{}", b"PK\x03\x04" + b"\0" * 99]
+    "content",
+    [b"", b"\xff" * 64, (2).to_bytes(8, "little") + b"[]", b"{}", b"PK\x03\x04" + b"\0" * 99],
 )
 def test_files_of_other_kinds_are_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "other.policy"
@@ -163,9 +181,16 @@ def test_pickles_are_refused_and_never_run(tmp_path: Path) -> None:
 def test_the_reader_has_no_pickle_in_it() -> None:
     tree = ast.parse(Path(policy_file.__file__).read_text())
     used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    imported = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     assert not {"pickle", "joblib", "dill"} & imported
-    assert not any(isinstance(node, ast.Name) and node.id in ("eval", "exec") for node in ast.walk(tree))
+    assert not any(
+        isinstance(node, ast.Name) and node.id in ("eval", "exec") for node in ast.walk(tree)
+    )
     assert not ("torch" in imported and {"save", "load"} & used)
 
 
@@ -177,7 +202,9 @@ def test_a_newer_format_is_refused_as_such(saved: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("step", ["os.fsync", "pathlib.Path.replace"])
-def test_an_interrupted_write_leaves_the_old_file(saved: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_an_interrupted_write_leaves_the_old_file(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
     before = saved.read_bytes()
 
     def crash(*_: object) -> None:

@@ -16,7 +16,9 @@ from se_rl.rl.ppo import PPO, Batch, PPOSettings
 from se_rl.rl.rollout import Diverged, Rollout, advantages
 
 
-def rollout(policy: Policy, *, steps: int = 6, orders: int = 8, used: int = 1, seed: int = 0) -> Rollout:
+def rollout(
+    policy: Policy, *, steps: int = 6, orders: int = 8, used: int = 1, seed: int = 0
+) -> Rollout:
     """Random samples whose log-probs and values belong to the policy."""
     g = torch.Generator().manual_seed(seed)
     size = policy.observation_size + policy.message_size
@@ -25,10 +27,14 @@ def rollout(policy: Policy, *, steps: int = 6, orders: int = 8, used: int = 1, s
     values = torch.randn((steps, orders), generator=g)
     log_probs = -1.0 + 0.3 * torch.randn((steps, orders), generator=g)
     kept = torch.ones(orders, dtype=torch.bool)
-    return Rollout(observations, outputs, log_probs, values, torch.zeros((0, steps, orders)), (), kept)
+    return Rollout(
+        observations, outputs, log_probs, values, torch.zeros((0, steps, orders)), (), kept
+    )
 
 
-def gradient_of(policy: Policy, batch: Batch, config: PPOSettings, *, fused: bool, bonus: float) -> list[torch.Tensor]:
+def gradient_of(
+    policy: Policy, batch: Batch, config: PPOSettings, *, fused: bool, bonus: float
+) -> list[torch.Tensor]:
     ppo = PPO(policy, learning_rate=1e-3, entropy_bonus=bonus, settings=config)
     assert ppo._fused is not None
     if not fused:
@@ -68,7 +74,10 @@ def test_only_the_default_network_is_fused() -> None:
             return super().forward(obs) * 2.0
 
     def fused(network: type[Network]) -> bool:
-        return PPO(Policy(Modules(network=network), observation_size=3), learning_rate=1e-3)._fused is not None
+        return (
+            PPO(Policy(Modules(network=network), observation_size=3), learning_rate=1e-3)._fused
+            is not None
+        )
 
     assert fused(Network) and fused(Bolder) and not fused(Other)
 
@@ -80,7 +89,9 @@ def test_an_update_moves_the_weights_and_repeats_bit_for_bit() -> None:
         before = [p.detach().clone() for p in policy.parameters()]
         batch = Batch.of(rollout(policy, orders=64), torch.randn((6, 64)), policy=policy)
         PPO(policy, learning_rate=1e-3).update([batch])
-        assert all(not torch.equal(old, new) for old, new in zip(before, policy.parameters(), strict=True))
+        assert all(
+            not torch.equal(old, new) for old, new in zip(before, policy.parameters(), strict=True)
+        )
         return [p.detach().clone() for p in policy.parameters()]
 
     for one, two in zip(updated(), updated(), strict=True):
@@ -104,7 +115,9 @@ def test_two_worlds_enter_one_step_with_their_weights() -> None:
         return torch.cat([p.grad.reshape(-1).clone() for p in policy.parameters()])
 
     both = gradients((0.3, 0.7))
-    torch.testing.assert_close(both, 0.3 * gradients((1.0, 0.0)) + 0.7 * gradients((0.0, 1.0)), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(
+        both, 0.3 * gradients((1.0, 0.0)) + 0.7 * gradients((0.0, 1.0)), rtol=1e-4, atol=1e-6
+    )
 
 
 def test_advantages_equal_their_definition() -> None:
@@ -113,7 +126,9 @@ def test_advantages_equal_their_definition() -> None:
     gamma, lam = 0.9, 0.8
     following = torch.cat([values[1:], torch.zeros((1, 4))])
     delta = rewards + gamma * following - values
-    expected = torch.stack([sum((gamma * lam) ** k * delta[t + k] for k in range(5 - t)) for t in range(5)])
+    expected = torch.stack(
+        [sum((gamma * lam) ** k * delta[t + k] for k in range(5 - t)) for t in range(5)]
+    )
     torch.testing.assert_close(advantages(rewards, values, gamma=gamma, lam=lam), expected)
 
 
@@ -125,7 +140,9 @@ def test_windows_show_the_past_and_zeros_before_it() -> None:
     played = rollout(policy, steps=4, orders=2)
     batch = Batch.of(played, torch.zeros((4, 2)), policy=policy)
     windows = batch.windows(torch.arange(8)).view(4, 2, 3, 2)
-    assert torch.equal(windows[0, 1], torch.stack([torch.zeros(2), torch.zeros(2), played.observations[0, 1]]))
+    assert torch.equal(
+        windows[0, 1], torch.stack([torch.zeros(2), torch.zeros(2), played.observations[0, 1]])
+    )
     assert torch.equal(windows[3, 0], played.observations[1:4, 0])
 
 
@@ -162,7 +179,9 @@ def test_an_output_of_zero_is_the_neutral_slice_and_all_ratios_are_legal(
     steps_left: int, multiple: float, output: float
 ) -> None:
     neutral, action_map = Neutral(multiple, -1.0), ActionMap()
-    zero = action_map.ratio(torch.zeros(1, dtype=torch.float64), steps_left=steps_left, neutral=neutral)
+    zero = action_map.ratio(
+        torch.zeros(1, dtype=torch.float64), steps_left=steps_left, neutral=neutral
+    )
     expected = 1.0 if steps_left == 1 else min(1.0, multiple / steps_left)
     assert float(zero) == pytest.approx(expected, rel=1e-9)
     moved = float(action_map.ratio(torch.tensor([output]), steps_left=steps_left, neutral=neutral))
@@ -174,8 +193,12 @@ def test_log_prob_is_the_normal_density() -> None:
     policy = Policy(Modules(), observation_size=3, actions=2)
     mean, outputs = torch.tensor([[0.1, -0.2]]), torch.tensor([[0.5, 0.7]])
     normal = torch.distributions.Normal(mean, torch.exp(policy.log_std.detach()))
-    torch.testing.assert_close(policy.log_prob(mean, outputs).detach(), normal.log_prob(outputs).sum(-1))
-    assert math.isclose(PPO(policy, learning_rate=1e-3).entropy(), float(normal.entropy().sum()), rel_tol=1e-5)
+    torch.testing.assert_close(
+        policy.log_prob(mean, outputs).detach(), normal.log_prob(outputs).sum(-1)
+    )
+    assert math.isclose(
+        PPO(policy, learning_rate=1e-3).entropy(), float(normal.entropy().sum()), rel_tol=1e-5
+    )
 
 
 def test_a_batch_smaller_than_its_minibatches_is_learned_from() -> None:

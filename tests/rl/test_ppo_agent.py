@@ -27,13 +27,17 @@ def weights(agent: PPOAgent) -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1).clone() for p in agent.policy.parameters()])
 
 
-def bandit(agent: PPOAgent, *, updates: int, unit: float = 1.0, pulls: int = 64) -> list[dict[str, float]]:
+def bandit(
+    agent: PPOAgent, *, updates: int, unit: float = 1.0, pulls: int = 64
+) -> list[dict[str, float]]:
     """Episodes of one step that earn most at an action of 0.3."""
     stats = []
     for _ in range(updates):
         for _ in range(pulls):
             action, log_prob, value = agent.select_action(STATE)
-            agent.store_transition(STATE, action, -unit * float(np.sum((action - 0.3) ** 2)), True, log_prob, value)
+            agent.store_transition(
+                STATE, action, -unit * float(np.sum((action - 0.3) ** 2)), True, log_prob, value
+            )
         stats.append(agent.update())
     return stats
 
@@ -41,7 +45,7 @@ def bandit(agent: PPOAgent, *, updates: int, unit: float = 1.0, pulls: int = 64)
 def test_the_seeds_snippet_works() -> None:
     config = PPOConfig(
         actor_lr=3e-4, critic_lr=1e-3, gamma=0.99, gae_lambda=0.95, clip_epsilon=0.2, ppo_epochs=10
-    )  # fmt: skip
+    )
     agent, state = PPOAgent(state_dim=32, action_dim=1, config=config), np.ones(32)
     before = weights(agent)
     for step in range(8):
@@ -49,7 +53,9 @@ def test_the_seeds_snippet_works() -> None:
         assert action.shape == (1,) and 0.0 <= action[0] <= 1.0 and isinstance(log_prob, float)
         agent.store_transition(state, action, float(step), step == 7, log_prob, value)
     stats = agent.update()
-    assert {"policy_loss", "value_loss", "kl", "entropy"} <= set(stats) and all(map(np.isfinite, stats.values()))
+    assert {"policy_loss", "value_loss", "kl", "entropy"} <= set(stats) and all(
+        map(np.isfinite, stats.values())
+    )
     assert not torch.equal(before, weights(agent))
 
 
@@ -66,7 +72,9 @@ def test_the_first_ratio_would_show_a_wrong_density() -> None:
 
     def crooked(mean: torch.Tensor, outputs: torch.Tensor) -> torch.Tensor:
         shapes.append(tuple(mean.shape))
-        return -0.5 * (outputs - mean).square().sum(-1) + 0.01 * len(shapes)  # another one at every call
+        return -0.5 * (outputs - mean).square().sum(-1) + 0.01 * len(
+            shapes
+        )  # another one at every call
 
     agent.policy.log_prob = crooked  # type: ignore[method-assign]
     for _ in range(4):
@@ -81,8 +89,12 @@ def test_log_prob_is_the_density_of_the_action_itself(action_dim: int) -> None:
     action, log_prob, _ = agent.select_action(STATE)
     mean = agent.policy(torch.zeros((1, 1, 4)))[0].detach()
     normal = torch.distributions.Normal(mean, torch.exp(agent.policy.log_std.detach()))
-    squashed = torch.distributions.TransformedDistribution(normal, [torch.distributions.SigmoidTransform()])
-    assert log_prob == pytest.approx(float(squashed.log_prob(torch.as_tensor(action)).sum()), abs=1e-4)
+    squashed = torch.distributions.TransformedDistribution(
+        normal, [torch.distributions.SigmoidTransform()]
+    )
+    assert log_prob == pytest.approx(
+        float(squashed.log_prob(torch.as_tensor(action)).sum()), abs=1e-4
+    )
 
 
 @pytest.mark.parametrize("unit", [1.0, 100.0])
@@ -162,7 +174,14 @@ def test_a_saved_agent_acts_the_same(tmp_path: Path) -> None:
 
 def test_bad_shapes_and_numbers_are_refused_in_one_line() -> None:
     agent = PPOAgent(4, 2)
-    good = {"state": STATE, "action": [0.1, 0.2], "reward": 0.0, "done": True, "log_prob": 0.0, "value": 0.0}
+    good = {
+        "state": STATE,
+        "action": [0.1, 0.2],
+        "reward": 0.0,
+        "done": True,
+        "log_prob": 0.0,
+        "value": 0.0,
+    }
     for name, value, words in (
         ("state", np.zeros(5), r"state has shape \(5,\), expected \(4,\)"),
         ("action", [0.1], r"action has shape \(1,\), expected \(2,\)"),
@@ -184,10 +203,17 @@ def test_bad_shapes_and_numbers_are_refused_in_one_line() -> None:
 @pytest.mark.parametrize(
     "setting",
     [
-        {"actor_lr": 0.0}, {"critic_lr": float("nan")}, {"gamma": 1.1}, {"gae_lambda": -0.1}, {"clip_epsilon": 0.0},
-        {"ppo_epochs": 0}, {"minibatches": 0}, {"minibatches": 1.5}, {"exploration": -1.0},
+        {"actor_lr": 0.0},
+        {"critic_lr": float("nan")},
+        {"gamma": 1.1},
+        {"gae_lambda": -0.1},
+        {"clip_epsilon": 0.0},
+        {"ppo_epochs": 0},
+        {"minibatches": 0},
+        {"minibatches": 1.5},
+        {"exploration": -1.0},
     ],
-)  # fmt: skip
+)
 def test_bad_settings_are_refused_in_one_line(setting: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(setting))) as caught:
         PPOConfig(**setting)
@@ -211,18 +237,27 @@ def played(agent: PPOAgent, *, steps: int = 3, orders: int = 8, seed: int = 0) -
     kept = torch.ones(orders, dtype=torch.bool)
     shape = (steps, orders)
     return Rollout(
-        seen, outputs.view(*shape, -1), log_probs.view(shape), values.view(shape), torch.zeros((0, *shape)), (), kept
-    )  # fmt: skip
+        seen,
+        outputs.view(*shape, -1),
+        log_probs.view(shape),
+        values.view(shape),
+        torch.zeros((0, *shape)),
+        (),
+        kept,
+    )
 
 
 def test_batches_of_whole_episodes_teach_with_their_weights() -> None:
     def learned(share: float) -> torch.Tensor:
         agent = PPOAgent(4, 1, PPOConfig(ppo_epochs=1, minibatches=1))
         plays = [
-            (played(agent, seed=s), torch.randn((3, 8), generator=torch.Generator().manual_seed(s))) for s in (1, 2)
+            (played(agent, seed=s), torch.randn((3, 8), generator=torch.Generator().manual_seed(s)))
+            for s in (1, 2)
         ]
         stats = agent.learn(plays, weights=(share, 1.0 - share))
-        assert {"loss_0", "loss_1"} <= set(stats) and stats["kl"] < 1e-6  # one pass: the ratio was 1 throughout
+        assert {"loss_0", "loss_1"} <= set(stats) and stats[
+            "kl"
+        ] < 1e-6  # one pass: the ratio was 1 throughout
         return weights(agent)
 
     assert not torch.equal(learned(0.9), learned(0.1)) and torch.equal(learned(0.5), learned(0.5))

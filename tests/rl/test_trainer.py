@@ -34,7 +34,11 @@ def score(trained: Trained, world: ToyWorld, *, orders: int = 512) -> np.ndarray
     episodes = world.draw(np.random.default_rng(99), orders)
     runner = trained.runner("static")
     runner.start(orders, world.horizon)
-    observation, fields, total = world.reset(episodes), np.zeros((1, orders), np.float32), np.zeros(orders)
+    observation, fields, total = (
+        world.reset(episodes),
+        np.zeros((1, orders), np.float32),
+        np.zeros(orders),
+    )
     for _ in range(world.horizon):
         observation = world.step(runner.act(observation)[0], None, fields)
         total += fields[0]
@@ -44,7 +48,9 @@ def score(trained: Trained, world: ToyWorld, *, orders: int = 512) -> np.ndarray
 def test_it_learns_to_trade_when_it_is_cheap() -> None:
     world = CheapHalf(noise=1.0)
     before = score(train(DIRECT, {"static": world}, TrainConfig(budget=1e-9), seed=1), world).mean()
-    after = score(train(DIRECT, {"static": world}, TrainConfig(budget=0.6, samples=2048), seed=1), world).mean()
+    after = score(
+        train(DIRECT, {"static": world}, TrainConfig(budget=0.6, samples=2048), seed=1), world
+    ).mean()
     assert after > before + 0.4
 
 
@@ -85,7 +91,9 @@ def test_both_worlds_enter_the_joint_phase_and_the_weights_sum_to_one() -> None:
     trained = train(
         DIRECT,
         worlds,
-        TrainConfig(budget=0.3, samples=256, phases=(0.1, 0.1, 0.8), ppo=PPOSettings(minibatches=1)),
+        TrainConfig(
+            budget=0.3, samples=256, phases=(0.1, 0.1, 0.8), ppo=PPOSettings(minibatches=1)
+        ),
         seed=0,
     )
     phases = [row["phase"] for row in trained.curve]
@@ -105,7 +113,10 @@ def test_no_loss_breaks_the_weights(losses: list[tuple[float, float]]) -> None:
     balance = Balance()
     for static, dynamic in losses:
         balance = balance.moved(static, dynamic)
-        assert balance.alpha + balance.beta == 1.0 and FLOOR - 1e-12 <= balance.alpha <= 1.0 - FLOOR + 1e-12
+        assert (
+            balance.alpha + balance.beta == 1.0
+            and FLOOR - 1e-12 <= balance.alpha <= 1.0 - FLOOR + 1e-12
+        )
 
 
 def test_the_weight_moves_to_the_world_that_loses_more() -> None:
@@ -124,7 +135,11 @@ def test_the_weight_moves_to_the_world_that_loses_more() -> None:
 )
 def test_a_bad_reward_ends_the_design_with_a_reason(reward: object, reason: str) -> None:
     trained = train(Modules(reward=reward), {"static": CheapHalf()}, SMALL)
-    assert trained.reason is not None and reason in trained.reason and "diverged after 0 updates" in trained.reason
+    assert (
+        trained.reason is not None
+        and reason in trained.reason
+        and "diverged after 0 updates" in trained.reason
+    )
 
 
 def test_exploding_weights_end_the_design_with_a_reason() -> None:
@@ -132,7 +147,9 @@ def test_exploding_weights_end_the_design_with_a_reason() -> None:
         def forward(self, obs: Tensor) -> Tensor:
             return super().forward(obs) * torch.exp(self.first.weight.abs().sum() * 1e3)
 
-    trained = train(Modules(reward=DIRECT.reward, network=Exploding), {"static": CheapHalf()}, SMALL)
+    trained = train(
+        Modules(reward=DIRECT.reward, network=Exploding), {"static": CheapHalf()}, SMALL
+    )
     assert trained.reason is not None and "not finite" in trained.reason
 
 
@@ -162,12 +179,17 @@ def test_work_counts_steps_times_cost_and_so_gives_a_dearer_network_fewer_steps(
     class Wide(nn.Module):
         def __init__(self, obs_dim: int, history: int) -> None:
             super().__init__()
-            self.feature_dim, self.layer = 256, nn.Sequential(nn.Linear(obs_dim, 256), nn.Tanh(), nn.Linear(256, 256))
+            self.feature_dim, self.layer = (
+                256,
+                nn.Sequential(nn.Linear(obs_dim, 256), nn.Tanh(), nn.Linear(256, 256)),
+            )
 
         def forward(self, obs: Tensor) -> Tensor:
             return self.layer(obs[:, -1])
 
-    default, wide = (Policy(Modules(network=n), observation_size=32, actions=1) for n in (Network, Wide))
+    default, wide = (
+        Policy(Modules(network=n), observation_size=32, actions=1) for n in (Network, Wide)
+    )
     assert forward_flops(default) == pytest.approx(2 * (32 * 64 + 64 * 64 + 64 * 2), rel=0.05)
     assert step_work(wide, "static", epochs=4) > 5 * step_work(default, "static", epochs=4)
     steps = [

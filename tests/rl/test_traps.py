@@ -19,12 +19,12 @@ from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes, Observation, World
-from se_rl.evaluation.checks import collapse_check
-from se_rl.evaluation.comparison import Estimate, clustered_mean
-from se_rl.evaluation.evaluator import Panel, Score
-from se_rl.evaluation.execution import Actor, ConstantSchedule, Executed, execute
 from se_rl.modules.defaults import Modules
 from se_rl.rl.trainer import TrainConfig, Training, train
+from se_rl.scoring.checks import collapse_check
+from se_rl.scoring.execution import Actor, ConstantSchedule, Executed, execute
+from se_rl.scoring.order_scores import Panel, Score
+from se_rl.scoring.statistics import Estimate, clustered_mean
 
 HORIZON, TRAIN_DAYS = 30, 8
 MARKET = SyntheticConfig(symbols=10, sessions=12)
@@ -70,7 +70,9 @@ def learned(data: MarketData, table: Observation, *, seeds: tuple[int, ...] = (0
         trained = train(Modules(), {"static": world(data, table)}, CONFIG, seed=seed)
         assert trained.reason is None
         runs.append(unseen(data, trained.runner("static"), table))
-    return clustered_mean(np.mean([run.gain - run.twap_gain for run in runs], axis=0), runs[0].clusters)
+    return clustered_mean(
+        np.mean([run.gain - run.twap_gain for run in runs], axis=0), runs[0].clusters
+    )
 
 
 def with_drift(data: MarketData, bps_per_bar: float) -> MarketData:
@@ -122,7 +124,9 @@ def test_one_sided_drift_gives_no_edge(fair: MarketData) -> None:
 
 @pytest.mark.parametrize("name", ["static", "dynamic"])
 def test_training_changes_every_weight(fair: MarketData, name: str) -> None:
-    ground: World = world(fair, table_of(fair)) if name == "static" else DynamicWorld(horizon=10, bank=64)
+    ground: World = (
+        world(fair, table_of(fair)) if name == "static" else DynamicWorld(horizon=10, bank=64)
+    )
     training = Training(Modules(), {name: ground}, TrainConfig(budget=0.03, samples=640))
     before = [p.detach().clone() for p in training.policy.parameters()]
     assert training.run().reason is None
@@ -131,7 +135,9 @@ def test_training_changes_every_weight(fair: MarketData, name: str) -> None:
 
 
 def test_noise_that_is_gone_ends_the_training_with_a_reason(fair: MarketData) -> None:
-    training = Training(Modules(), {"static": world(fair, table_of(fair))}, replace(CONFIG, samples=1200))
+    training = Training(
+        Modules(), {"static": world(fair, table_of(fair))}, replace(CONFIG, samples=1200)
+    )
     with torch.no_grad():
         training.policy.log_std.fill_(-9.0)
     reason = training.run().reason
@@ -148,11 +154,15 @@ def test_a_policy_stuck_at_one_action_is_seen_and_harmless(planted: MarketData) 
         trained.policy.heads.bias.zero_()
     stuck = unseen(planted, trained.runner("static"), table)
     assert stuck.distinct_actions == 1
-    assert np.abs(stuck.gain - stuck.twap_gain).max() < 0.01  # an output of zero is TWAP, up to rounding
+    assert (
+        np.abs(stuck.gain - stuck.twap_gain).max() < 0.01
+    )  # an output of zero is TWAP, up to rounding
 
 
 @pytest.mark.parametrize(("multiple", "ok"), [(0.0, False), (1.0, True)])
-def test_orders_left_to_forced_completion_are_seen(planted: MarketData, multiple: float, ok: bool) -> None:
+def test_orders_left_to_forced_completion_are_seen(
+    planted: MarketData, multiple: float, ok: bool
+) -> None:
     run = unseen(planted, ConstantSchedule(multiple), table_of(planted))
     assert run.forced.mean() == pytest.approx(0.0 if ok else 1.0, abs=1e-6)
     score = Score("constant", Panel.of(planted, run.record.orders), run.record)

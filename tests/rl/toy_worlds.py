@@ -41,7 +41,9 @@ class ToyWorld:
         return np.zeros(self.n, np.bool_)
 
     def observe(self) -> np.ndarray:
-        seen = np.stack([np.full(self.n, 1 - self.t / self.horizon), self.left, self.signal()], axis=1)
+        seen = np.stack(
+            [np.full(self.n, 1 - self.t / self.horizon), self.left, self.signal()], axis=1
+        )
         return seen.astype(np.float32)
 
     def begin(self) -> None: ...
@@ -73,4 +75,7 @@ class CheapHalf(ToyWorld):
 
     def earned(self, traded: np.ndarray) -> np.ndarray:
         first_half = 1.0 if self.t <= self.horizon // 2 else -1.0
-        return traded * (self.early * first_half + self.noise * self.rng.standard_normal(self.n)) - traded**2
+        return (
+            traded * (self.early * first_half + self.noise * self.rng.standard_normal(self.n))
+            - traded**2
+        )

@@ -7,18 +7,20 @@ from collections.abc import Iterator
 import pytest
 
 from se_rl.sandbox.lockdown import LAYERS
-from se_rl.sandbox.server import Room
+from se_rl.sandbox.server import Sandbox
 
 
 @pytest.fixture(scope="session")
-def room() -> Iterator[Room]:
+def sandbox() -> Iterator[Sandbox]:
     """A room with torch and a compiled kernel, locked as well as this machine can."""
-    with Room("room_functions") as room:
-        yield room
+    with Sandbox("sandbox_functions") as sandbox:
+        yield sandbox
 
 
 @pytest.fixture(scope="session")
-def plain_room() -> Iterator[Room]:
+def plain_sandbox() -> Iterator[Sandbox]:
     """A room without torch and with namespaces switched off: the least lock that is accepted."""
-    with Room("se_rl.sandbox.worker", layers=[name for name in LAYERS if name != "namespaces"]) as room:
-        yield room
+    with Sandbox(
+        "se_rl.sandbox.worker", layers=[name for name in LAYERS if name != "namespaces"]
+    ) as sandbox:
+        yield sandbox

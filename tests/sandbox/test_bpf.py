@@ -14,7 +14,9 @@ FORBIDDEN = {"open", "openat", "socket", "clone", "execve", "kill", "ioctl", "pt
 ANONYMOUS, PRIVATE, READ, WRITE, EXECUTE = 0x20, 0x02, 1, 2, 4
 
 
-def verdict(machine: str, number: int, *, architecture: int | None = None, prot: int = 0, flags: int = 0) -> int:
+def verdict(
+    machine: str, number: int, *, architecture: int | None = None, prot: int = 0, flags: int = 0
+) -> int:
     """What the filter says to a system call."""
     known = MACHINES[machine][1]
     memory = {0: number, 4: known if architecture is None else architecture, 32: prot, 40: flags}
@@ -27,7 +29,9 @@ def verdict(machine: str, number: int, *, architecture: int | None = None, prot:
         if operation == bpf.LOAD:
             accumulator = memory[operand]
         else:
-            holds = accumulator == operand if operation == bpf.EQUAL else bool(accumulator & operand)
+            holds = (
+                accumulator == operand if operation == bpf.EQUAL else bool(accumulator & operand)
+            )
             at += if_true if holds else if_false
 
 
@@ -42,8 +46,13 @@ def test_exactly_the_listed_calls_are_allowed(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_another_convention_kills(machine: str) -> None:
-    others = [0x40000003, *(m[1] for name, m in MACHINES.items() if name != machine)]  # 0x40000003: 32-bit x86
-    assert {verdict(machine, number, architecture=a) for a in others for number in range(500)} == {KILL}
+    others = [
+        0x40000003,
+        *(m[1] for name, m in MACHINES.items() if name != machine),
+    ]  # 0x40000003: 32-bit x86
+    assert {verdict(machine, number, architecture=a) for a in others for number in range(500)} == {
+        KILL
+    }
     assert verdict(machine, 0x40000000) == verdict(machine, 0x40000001) == DENY  # the x32 numbers
 
 
@@ -70,11 +79,15 @@ def test_nothing_that_reaches_outside_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    "column, header", [(0, "x86_64-linux-gnu/asm/unistd_64.h"), (1, "asm-generic/unistd.h")], ids=["x86_64", "aarch64"]
+    "column, header",
+    [(0, "x86_64-linux-gnu/asm/unistd_64.h"), (1, "asm-generic/unistd.h")],
+    ids=["x86_64", "aarch64"],
 )
 def test_numbers_are_those_of_the_kernel(column: int, header: str) -> None:
     path = Path("/usr/include") / header
     if not path.is_file():
         pytest.skip(f"the kernel's headers are not installed: {path}")
     found = dict(re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)", path.read_text()))
-    assert {name: int(found[name]) for name in NUMBERS} == {name: pair[column] for name, pair in NUMBERS.items()}
+    assert {name: int(found[name]) for name in NUMBERS} == {
+        name: pair[column] for name, pair in NUMBERS.items()
+    }

@@ -11,19 +11,27 @@ from pathlib import Path
 import pytest
 
 from se_rl.sandbox import landlock
-from se_rl.sandbox.lockdown import LAYERS, UNSAFE, Isolation, SandboxError, isolation_level, level_of, refusal
-from se_rl.sandbox.server import Room
+from se_rl.sandbox.lockdown import (
+    LAYERS,
+    UNSAFE,
+    Isolation,
+    SandboxError,
+    isolation_level,
+    level_of,
+    refusal,
+)
+from se_rl.sandbox.server import Sandbox
 
 NOBODY = 65534
 WEAK = ("rlimits",)
 SCRIPT = """
 import json, os
 from se_rl.sandbox.lockdown import LAYERS, isolation_level
-from se_rl.sandbox.server import Room
+from se_rl.sandbox.server import Sandbox
 answers = [os.getuid()]
 for layers in (LAYERS, LAYERS[1:]):
-    with Room("se_rl.sandbox.worker", layers=layers) as room:
-        result = room.call("room_functions:attempts", seconds=20)
+    with Sandbox("se_rl.sandbox.worker", layers=layers) as sandbox:
+        result = sandbox.call("sandbox_functions:attempts", seconds=20)
         answers.append([result.isolation, result.status, sorted(set(result.value.values()))])
         answers.append(room.call("se_rl.sandbox.bench:python_loop", seconds=0.2).status)
 print(json.dumps(answers))
@@ -57,27 +65,41 @@ def test_this_machine_locks() -> None:
 
 def test_the_refusal_is_one_line_that_says_what_to_do() -> None:
     text = str(refusal(Isolation("weak", WEAK, "landlock: Function not implemented")))
-    assert "weak" in text and "landlock: Function not implemented" in text and "--unsafe-no-sandbox" in text
+    assert (
+        "weak" in text
+        and "landlock: Function not implemented" in text
+        and "--unsafe-no-sandbox" in text
+    )
     assert "\n" not in text
 
 
 def test_no_room_below_standard() -> None:
     with pytest.raises(SandboxError, match="--unsafe-no-sandbox"):
-        Room("se_rl.sandbox.worker", layers=[name for name in LAYERS if name != "landlock"])
+        Sandbox("se_rl.sandbox.worker", layers=[name for name in LAYERS if name != "landlock"])
 
 
 def test_unsafe_runs_and_is_recorded() -> None:
-    with Room("se_rl.sandbox.worker", layers=(), unsafe=True) as room:
-        assert room.isolation.level == "none"
-        result = room.call("room_functions:look", seconds=20)
+    with Sandbox("se_rl.sandbox.worker", layers=(), unsafe=True) as sandbox:
+        assert sandbox.isolation.level == "none"
+        result = sandbox.call("sandbox_functions:look", seconds=20)
         assert (result.status, result.isolation) == ("ok", UNSAFE)
         assert set(result.value.values()) == {"worked"}  # so the lock is what stops them elsewhere
-        assert room.call("room_functions:sleep", {"seconds": 60}, seconds=0.2).status == "timeout"
+        assert (
+            sandbox.call("sandbox_functions:sleep", {"seconds": 60}, seconds=0.2).status
+            == "timeout"
+        )
 
 
 def test_landlock_forbids_all_that_each_version_knows() -> None:
     assert [len(landlock.rights(version)) for version in (1, 3, 4, 5, 6, 9)] == [1, 1, 2, 2, 3, 3]
-    assert [landlock.rights(version)[0].bit_count() for version in (1, 2, 3, 4, 5, 6)] == [13, 14, 15, 15, 16, 16]
+    assert [landlock.rights(version)[0].bit_count() for version in (1, 2, 3, 4, 5, 6)] == [
+        13,
+        14,
+        15,
+        15,
+        16,
+        16,
+    ]
 
 
 def test_ordinary_user() -> None:
@@ -85,12 +107,20 @@ def test_ordinary_user() -> None:
         pytest.skip("this whole suite runs as an ordinary user")
     tree = Path(__file__).parents[2]
     path = [entry for entry in sys.path if "site-packages" in entry or entry.startswith(str(tree))]
-    environment = {"PYTHONPATH": os.pathsep.join([*path, str(tree / "src"), str(Path(__file__).parent)])}
-    for python in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}", "/usr/local/bin/python3"):
+    environment = {
+        "PYTHONPATH": os.pathsep.join([*path, str(tree / "src"), str(Path(__file__).parent)])
+    }
+    for python in (
+        sys.executable,
+        f"/usr/bin/python3.{sys.version_info[1]}",
+        "/usr/local/bin/python3",
+    ):
         if _runs_as_nobody(python, environment):
             break
     else:
-        pytest.skip(f"an ordinary user cannot read an interpreter that has these packages ({sys.executable})")
+        pytest.skip(
+            f"an ordinary user cannot read an interpreter that has these packages ({sys.executable})"
+        )
     answer = _as_nobody(python, SCRIPT, environment)
     assert answer.returncode == 0, answer.stderr[-2000:]
     uid, strong, hung, standard, hung_too = json.loads(answer.stdout)
@@ -99,7 +129,9 @@ def test_ordinary_user() -> None:
     assert strong[1] == standard[1] == "ok" and "worked" not in strong[2] + standard[2]
 
 
-def _as_nobody(python: str, script: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+def _as_nobody(
+    python: str, script: str, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [python, "-P", "-c", script],
         user=NOBODY,

@@ -17,7 +17,11 @@ from se_rl.sandbox.message import DTYPES, HEAD, MessageError, decode, encode
 
 NAMES = st.text(max_size=20).filter(lambda name: name.isprintable())
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec="utf-8")),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=8,
 )
@@ -38,7 +42,11 @@ MESSAGES = st.dictionaries(NAMES, PLAIN | arrays() | st.binary(max_size=20), max
 
 def same(left: Any, right: Any) -> bool:
     if isinstance(left, np.ndarray):
-        return (left.dtype, left.shape, left.tobytes()) == (right.dtype, right.shape, right.tobytes())
+        return (left.dtype, left.shape, left.tobytes()) == (
+            right.dtype,
+            right.shape,
+            right.tobytes(),
+        )
     return type(left) is type(right) and left == right
 
 
@@ -130,7 +138,9 @@ def test_a_header_too_long_to_parse_is_refused() -> None:
         decode(framed(b" " * (message.MOST_HEADER + 1)))
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, np.array([object()]), np.zeros(2, complex), "\ud800"])
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, np.array([object()]), np.zeros(2, complex), "\ud800"]
+)
 def test_what_has_no_place_is_refused(value: Any) -> None:
     with pytest.raises(MessageError):
         encode({"value": value})

@@ -8,32 +8,43 @@ from process_checks import children, eventually
 
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.sandbox.policy_server import PolicyServer
-from se_rl.sandbox.server import Room
+from se_rl.sandbox.server import Sandbox
 
-F = "room_functions"
+F = "sandbox_functions"
 OBS = np.random.default_rng(0).random((16, 4), np.float32)
 
 
-def test_actions_are_those_of_the_policy(plain_room: Room) -> None:
+def test_actions_are_those_of_the_policy(plain_sandbox: Sandbox) -> None:
     weights = np.linspace(-1, 1, 4, dtype=np.float32)
-    with PolicyServer(plain_room, f"{F}:linear", {"weights": weights}, rows=16, obs_shape=(4,)) as server:
+    with PolicyServer(
+        plain_sandbox, f"{F}:linear", {"weights": weights}, rows=16, obs_shape=(4,)
+    ) as server:
         assert server.isolation == "standard"
         for rows in (16, 1, 7):
             actions = server.act(OBS[:rows])
-            assert actions.dtype == np.float32 and actions.tobytes() == (OBS[:rows] @ weights).tobytes()
-    assert eventually(lambda: not children(plain_room.pid))
+            assert (
+                actions.dtype == np.float32
+                and actions.tobytes() == (OBS[:rows] @ weights).tobytes()
+            )
+    assert eventually(lambda: not children(plain_sandbox.pid))
 
 
-def test_reset_reaches_the_policy(plain_room: Room) -> None:
-    with PolicyServer(plain_room, f"{F}:counter", rows=4, obs_shape=(4,), action_shape=(2,)) as server:
-        assert [server.act(OBS[:3]).tolist() for _ in range(2)] == [[[n, n]] * 3 for n in (1.0, 2.0)]
+def test_reset_reaches_the_policy(plain_sandbox: Sandbox) -> None:
+    with PolicyServer(
+        plain_sandbox, f"{F}:counter", rows=4, obs_shape=(4,), action_shape=(2,)
+    ) as server:
+        assert [server.act(OBS[:3]).tolist() for _ in range(2)] == [
+            [[n, n]] * 3 for n in (1.0, 2.0)
+        ]
         server.reset()
         assert server.act(OBS[:1]).tolist() == [[1.0, 1.0]]
 
 
-def test_the_callers_observations_stay_as_they_are(plain_room: Room) -> None:
+def test_the_callers_observations_stay_as_they_are(plain_sandbox: Sandbox) -> None:
     before = OBS.copy()
-    with PolicyServer(plain_room, f"{F}:bad_policy", {"how": "mutate"}, rows=16, obs_shape=(4,)) as server:
+    with PolicyServer(
+        plain_sandbox, f"{F}:bad_policy", {"how": "mutate"}, rows=16, obs_shape=(4,)
+    ) as server:
         assert server.act(OBS).tolist() == [7.0] * 16
     assert np.array_equal(OBS, before)
 
@@ -51,31 +62,39 @@ def test_the_callers_observations_stay_as_they_are(plain_room: Room) -> None:
         ("leave", "it ended: invalid"),
     ],
 )
-def test_what_is_no_answer_ends_it(plain_room: Room, how: str, said: str) -> None:
+def test_what_is_no_answer_ends_it(plain_sandbox: Sandbox, how: str, said: str) -> None:
     stall = 0.5 if how in ("stall", "hang up") else 20.0
-    server = PolicyServer(plain_room, f"{F}:bad_policy", {"how": how}, rows=16, obs_shape=(4,), stall_seconds=stall)
+    server = PolicyServer(
+        plain_sandbox, f"{F}:bad_policy", {"how": how}, rows=16, obs_shape=(4,), stall_seconds=stall
+    )
     with pytest.raises(SandboxError, match=said):
         server.act(OBS)
     with pytest.raises(SandboxError):
         server.act(OBS)
-    assert eventually(lambda: not children(plain_room.pid))
+    assert eventually(lambda: not children(plain_sandbox.pid))
 
 
-def test_a_policy_that_cannot_be_made_says_so(plain_room: Room) -> None:
+def test_a_policy_that_cannot_be_made_says_so(plain_sandbox: Sandbox) -> None:
     with pytest.raises(SandboxError, match="failed, RuntimeError: no policy today"):
-        PolicyServer(plain_room, f"{F}:bad_maker", rows=4, obs_shape=(4,))
+        PolicyServer(plain_sandbox, f"{F}:bad_maker", rows=4, obs_shape=(4,))
 
 
 @pytest.mark.parametrize("obs", [OBS[:0], OBS[:, :3], np.zeros((17, 4)), np.zeros(4)])
-def test_observations_of_another_shape_are_the_callers_mistake(plain_room: Room, obs: np.ndarray) -> None:
+def test_observations_of_another_shape_are_the_callers_mistake(
+    plain_sandbox: Sandbox, obs: np.ndarray
+) -> None:
     with (
-        PolicyServer(plain_room, f"{F}:counter", rows=16, obs_shape=(4,), action_shape=(2,)) as server,
+        PolicyServer(
+            plain_sandbox, f"{F}:counter", rows=16, obs_shape=(4,), action_shape=(2,)
+        ) as server,
         pytest.raises(ValueError, match="observations have shape"),
     ):
         server.act(obs)
 
 
-def test_it_serves_from_a_warm_room(room: Room) -> None:
-    with PolicyServer(room, "se_rl.sandbox.bench:linear_policy", rows=8, obs_shape=(32,)) as server:
+def test_it_serves_from_a_warm_room(sandbox: Sandbox) -> None:
+    with PolicyServer(
+        sandbox, "se_rl.sandbox.bench:linear_policy", rows=8, obs_shape=(32,)
+    ) as server:
         obs = np.ones((8, 32), np.float32)
         assert np.allclose(server.act(obs), 0.0, atol=1e-5)

@@ -23,11 +23,11 @@ from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import ExecutionRecord, Orders
 from se_rl.environments.worlds import Episodes, World
-from se_rl.evaluation.execution import Executed, execute
 from se_rl.modules.defaults import Modules, naive_reward
 from se_rl.rl.policy import Neutral
 from se_rl.rl.policy_file import save_policy
 from se_rl.rl.trainer import TrainConfig, Trained, train
+from se_rl.scoring.execution import Executed, execute
 
 DESIGNS: dict[str, Modules] = {"PPO strong": Modules(), "PPO naive": Modules(reward=naive_reward)}
 """The strong default takes noise out of the reward; the naive one is plain shortfall against arrival."""
@@ -36,7 +36,7 @@ TRAIN_SEED, FRESH_SEED = 1, 3
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class LearnedBaseline:
     """One design on a panel: the trainings of all seeds and the orders executed by all of them in equal parts."""
 
     name: str
@@ -48,7 +48,10 @@ class Learned:
         """The mean over the seeds' records: prices and fills of an order that is split among their policies."""
         first = self.runs[0].record
         names = ("gross_price", "net_price", "leftover", "fills")
-        mean = {name: np.mean([getattr(run.record, name) for run in self.runs], axis=0) for name in names}
+        mean = {
+            name: np.mean([getattr(run.record, name) for run in self.runs], axis=0)
+            for name in names
+        }
         return replace(first, **mean)
 
     @property
@@ -84,16 +87,18 @@ def learn(
     neutral: Neutral | None = None,
     clusters: npt.NDArray[np.int64] | None = None,
     say: Callable[[str], None] = lambda _: None,
-) -> Learned:
+) -> LearnedBaseline:
     """Train a design with every seed in `world` and execute the episodes of the `fresh` one."""
     trained, runs = [], []
     for seed in seeds:
         say(f"training {name} in the {where} world, seed {seed}")
         start = {where: neutral} if neutral else {}
-        policy = train(modules, {where: world}, TrainConfig(budget=budget), seed=seed, neutral=start)
+        policy = train(
+            modules, {where: world}, TrainConfig(budget=budget), seed=seed, neutral=start
+        )
         trained.append(policy)
         runs.append(execute(fresh, policy.runner(where), episodes, clusters=clusters))
-    return Learned(name, tuple(trained), tuple(runs))
+    return LearnedBaseline(name, tuple(trained), tuple(runs))
 
 
 def learned_on_history(
@@ -107,21 +112,34 @@ def learned_on_history(
     fee_bps: float = 0.0,
     designs: Mapping[str, Modules] = DESIGNS,
     say: Callable[[str], None] = lambda _: None,
-) -> list[Learned]:
+) -> list[LearnedBaseline]:
     """The designs trained on replayed train days, executing the panel's orders."""
     make = partial(
-        StaticWorld, data, horizon=orders.horizon, scales=scales, half_spread_bps=half_spread_bps, fee_bps=fee_bps
+        StaticWorld,
+        data,
+        horizon=orders.horizon,
+        scales=scales,
+        half_spread_bps=half_spread_bps,
+        fee_bps=fee_bps,
     )
     world = make(dates=train_dates)
     fresh = make(table=world.table)
     day, seeds = orders.row % len(data.dates), range(config.seeds)
     return [
         learn(
-            name, modules, world, where="static", fresh=fresh, episodes=Episodes(orders), budget=config.budget,
-            seeds=seeds, clusters=day, say=say,
+            name,
+            modules,
+            world,
+            where="static",
+            fresh=fresh,
+            episodes=Episodes(orders),
+            budget=config.budget,
+            seeds=seeds,
+            clusters=day,
+            say=say,
         )
         for name, modules in designs.items()
-    ]  # fmt: skip
+    ]
 
 
 def dynamic_rows(
@@ -139,8 +157,12 @@ def dynamic_rows(
 
     def world(seed: int, bank: int) -> DynamicWorld:
         return DynamicWorld(
-            horizon=config.dynamic_horizon, participation=config.participation, takes_price=takes_price, seed=seed, bank=bank
-        )  # fmt: skip
+            horizon=config.dynamic_horizon,
+            participation=config.participation,
+            takes_price=takes_price,
+            seed=seed,
+            bank=bank,
+        )
 
     say("simulating markets (the first use compiles)")
     ground, fresh = world(TRAIN_SEED, 4096), world(FRESH_SEED, config.fresh_orders // 2)
@@ -149,17 +171,30 @@ def dynamic_rows(
     constant = best_constant(ground, np.random.default_rng(0))
     grid = execute(fresh, constant, episodes)
     neutral = Neutral(constant.multiple, constant.offset) if from_grid else Neutral()
-    rows = {"TWAP": grid.twap().summary(), "grid constant": grid.summary() | {"schedule": constant.words(takes_price)}}
+    rows = {
+        "TWAP": grid.twap().summary(),
+        "grid constant": grid.summary() | {"schedule": constant.words(takes_price)},
+    }
     for name, modules in designs.items():
         learned = learn(
-            name, modules, ground, where="dynamic", fresh=fresh, episodes=episodes, budget=config.budget,
-            seeds=range(config.seeds), neutral=neutral, say=say,
-        )  # fmt: skip
+            name,
+            modules,
+            ground,
+            where="dynamic",
+            fresh=fresh,
+            episodes=episodes,
+            budget=config.budget,
+            seeds=range(config.seeds),
+            neutral=neutral,
+            say=say,
+        )
         rows[name] = learned.whole.summary() | learned.seeds()
     return rows
 
 
-def save_policies(folder: Path, policies: Sequence[Learned], *, data: Mapping[str, Any]) -> None:
+def save_policies(
+    folder: Path, policies: Sequence[LearnedBaseline], *, data: Mapping[str, Any]
+) -> None:
     """Write the policy of every seed as `NAME-SEED.policy`, for `se-rl evaluate`."""
     for learned in policies:
         for trained in learned.trained:

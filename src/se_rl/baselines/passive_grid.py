@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from se_rl.environments.worlds import Episodes, World
-from se_rl.evaluation.execution import ConstantSchedule, Executed, execute
+from se_rl.scoring.execution import ConstantSchedule, Executed, execute
 
 MULTIPLES = (0.75, 1.0, 1.5, 2.0, 3.0)
 OFFSET_TICKS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
@@ -22,10 +22,14 @@ def passive_grid(world: World, episodes: Episodes) -> list[tuple[ConstantSchedul
     return [(schedule, execute(world, schedule, episodes)) for schedule in schedules]
 
 
-def best_constant(world: World, rng: np.random.Generator, *, episodes: int = 256) -> ConstantSchedule:
+def best_constant(
+    world: World, rng: np.random.Generator, *, episodes: int = 256
+) -> ConstantSchedule:
     """The cheapest schedule of the grid on `episodes` drawn orders, both sides."""
     grid = passive_grid(world, world.draw(rng, episodes))
     whole = [(schedule, done) for schedule, done in grid if np.isfinite(done.gain).sum() > 1]
     if not whole:
-        raise ValueError(f"all schedules are void in {world.name}; lower the participation or mend the profile")
+        raise ValueError(
+            f"all schedules are void in {world.name}; lower the participation or mend the profile"
+        )
     return max(whole, key=lambda pair: pair[1].over_twap().mean)[0]

@@ -61,7 +61,10 @@ class XSRidge:
         rows = sum(m[0] for m in moments)
         xx, xy = sum(m[1] for m in moments) / rows, sum(m[2] for m in moments) / rows
         rms = np.sqrt(np.maximum(np.diag(xx), 1e-30))
-        weights = np.linalg.solve(xx / np.outer(rms, rms) + recipe.penalty * np.eye(len(rms)), xy / rms) / rms
+        weights = (
+            np.linalg.solve(xx / np.outer(rms, rms) + recipe.penalty * np.eye(len(rms)), xy / rms)
+            / rms
+        )
         forecast_sd = float(np.sqrt(weights @ xx @ weights))
         return cls(recipe, weights, forecast_sd, tuple(d.provenance.label for d, _ in train), rows)
 
@@ -88,7 +91,9 @@ class XSRidge:
         return weights
 
 
-def ridge_features(data: MarketData, scales: FeatureScales, recipe: RidgeRecipe, *, shift: int = 0) -> Array:
+def ridge_features(
+    data: MarketData, scales: FeatureScales, recipe: RidgeRecipe, *, shift: int = 0
+) -> Array:
     """[feature, symbol, session, bar], demeaned over the symbols of each minute and 0 before a session's first print.
 
     One price of bar 0 counts as known at bar 0: the session's open, which the opening auction publishes before
@@ -104,7 +109,11 @@ def ridge_features(data: MarketData, scales: FeatureScales, recipe: RidgeRecipe,
     columns += [known.range_position(), known.range_position(recipe.range_bars)]
     if data.volume is not None:
         columns += [returns[lag] * known.log_volume_ratio(lag) for lag in (1, recipe.fast)]
-    columns += [returns[recipe.fast] * early, returns[recipe.slow] * early, returns[recipe.slow] * late]
+    columns += [
+        returns[recipe.fast] * early,
+        returns[recipe.slow] * early,
+        returns[recipe.slow] * late,
+    ]
     overnight = _overnight(known, recipe)
     opened = known.started | ((data.first_bar == 0)[..., None] & (bar == 0))
     features = np.empty((len(columns) + len(overnight), *data.shape))
@@ -127,7 +136,9 @@ def ridge_target(data: MarketData, scales: FeatureScales, recipe: RidgeRecipe) -
     return np.where(end > bar, demean_over_symbols(scaled, data.has_session), np.nan)
 
 
-def _moments(data: MarketData, scales: FeatureScales, recipe: RidgeRecipe, shift: int) -> tuple[int, Array, Array]:
+def _moments(
+    data: MarketData, scales: FeatureScales, recipe: RidgeRecipe, shift: int
+) -> tuple[int, Array, Array]:
     """Rows, X'X and X'y of the sessions that have history behind them."""
     live = data.has_session.copy()
     live[:, 0] = False  # the first day has neither a gap nor yesterday's volume
@@ -159,8 +170,15 @@ def _overnight(known: Known, recipe: RidgeRecipe) -> list[Array]:
     moves = [(log_open - _yesterday(log_close[..., -1]), bars)]
     if recipe.last_hour is not None:
         moves.append((_yesterday(log_close[..., -1] - log_open), bars))
-        moves.append((_yesterday(log_close[..., -1] - log_close[..., -1 - recipe.last_hour]), recipe.last_hour))
-    return [np.nan_to_num(move)[..., None] / (known.sigma * np.sqrt(length)) for move, length in moves]
+        moves.append(
+            (
+                _yesterday(log_close[..., -1] - log_close[..., -1 - recipe.last_hour]),
+                recipe.last_hour,
+            )
+        )
+    return [
+        np.nan_to_num(move)[..., None] / (known.sigma * np.sqrt(length)) for move, length in moves
+    ]
 
 
 def _yesterday(day_values: Array) -> Array:

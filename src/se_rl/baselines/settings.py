@@ -15,19 +15,31 @@ class BaselinesConfig:
     """What `se-rl baselines` runs on."""
 
     data: str = option(
-        "nasdaq100", "file, imported set, or csi100 / nasdaq100 (synthetic unless imported)", metavar="PATH|NAME"
+        "nasdaq100",
+        "file, imported set, or csi100 / nasdaq100 (synthetic unless imported)",
+        metavar="PATH|NAME",
     )
-    split: Literal["all", "train", "valid", "test"] = option("test", "which dates to execute on", choices=SPLITS)
+    split: Literal["all", "train", "valid", "test"] = option(
+        "test", "which dates to execute on", choices=SPLITS
+    )
     symbols: tuple[str, ...] = option((), "execute for these symbols only", metavar="SYMBOL")
-    horizon: int | Literal["session"] = option(240, "bars an order may take, or 'session'", metavar="N|session")
-    start: int = option(0, "first bar of the first window; later windows follow without a gap", metavar="BAR")
+    horizon: int | Literal["session"] = option(
+        240, "bars an order may take, or 'session'", metavar="N|session"
+    )
+    start: int = option(
+        0, "first bar of the first window; later windows follow without a gap", metavar="BAR"
+    )
     benchmark: Literal["vwap", "twap", "arrival"] = option(
         "vwap", "what the primary PA is measured against", choices=BENCHMARKS
     )
-    quantity: float = option(10_000.0, "shares per order (matters only with a cap)", metavar="SHARES")
+    quantity: float = option(
+        10_000.0, "shares per order (matters only with a cap)", metavar="SHARES"
+    )
     half_spread_bps: float = option(0.0, "half-spread paid on every fill", metavar="BPS")
     fee_bps: float = option(0.0, "fee on every fill", metavar="BPS")
-    max_participation: float | None = option(None, "cap: share of a bar's volume an order may take", metavar="SHARE")
+    max_participation: float | None = option(
+        None, "cap: share of a bar's volume an order may take", metavar="SHARE"
+    )
     urgency: float = option(2.0, "kT of the Almgren-Chriss schedule", metavar="KT")
     seed: int = option(0, "seed of the random policies in the self-checks", metavar="N")
 
@@ -36,8 +48,12 @@ class BaselinesConfig:
 class LearnedConfig:
     """How the learned baselines are trained."""
 
-    budget: float = option(6.0, "work units per training: about seconds of one core", metavar="WORK")
+    budget: float = option(
+        6.0, "work units per training: about seconds of one core", metavar="WORK"
+    )
     seeds: int = option(3, "trainings per row", metavar="N")
-    participation: float = option(0.10, "simulated markets: the order's share of the usual volume", metavar="SHARE")
+    participation: float = option(
+        0.10, "simulated markets: the order's share of the usual volume", metavar="SHARE"
+    )
     dynamic_horizon: int = option(40, "simulated markets: steps an order may take", metavar="N")
     fresh_orders: int = option(2000, "simulated markets: orders to score on", metavar="N")

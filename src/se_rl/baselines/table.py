@@ -21,7 +21,7 @@ from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.fills import PriceTaker, check_costs
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import Orders, order_pairs
-from se_rl.evaluation.checks import (
+from se_rl.scoring.checks import (
     BLOCKING_P,
     Check,
     bound_checks,
@@ -30,11 +30,11 @@ from se_rl.evaluation.checks import (
     no_edge_check,
     require,
 )
-from se_rl.evaluation.comparison import clustered_mean, day_means, spa_p_value
-from se_rl.evaluation.evaluator import Panel, Score, log_price_advantage
+from se_rl.scoring.order_scores import Panel, Score, log_price_advantage
+from se_rl.scoring.statistics import clustered_mean, day_means, spa_p_value
 
 if TYPE_CHECKING:  # torch is loaded only where something is learned
-    from se_rl.baselines.learned import Learned
+    from se_rl.baselines.learned import LearnedBaseline
 
 KAPPAS = {"XS ridge": 2.0, "XS ridge (gentle)": 0.5}
 MIRROR_BPS = 0.25
@@ -52,21 +52,27 @@ class Fitted:
     notes: tuple[str, ...]
 
 
-class Trial:
+class BaselineTask:
     """One data set and its orders under the configured costs: every policy is scored on exactly the same."""
 
     def __init__(self, config: BaselinesConfig, data: MarketData, orders: Orders) -> None:
         self.config, self.data, self.orders = config, data, orders
         check_costs(
-            half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps, max_participation=config.max_participation
+            half_spread_bps=config.half_spread_bps,
+            fee_bps=config.fee_bps,
+            max_participation=config.max_participation,
         )
         self.panel = Panel.of(data, orders, benchmark=config.benchmark)
-        fills = PriceTaker(data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation)
+        fills = PriceTaker(
+            data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation
+        )
         self._core = StaticCore(data, fills=fills, fee_bps=config.fee_bps)
 
     def score(self, name: str, weights: schedules.Array) -> Score:
         """Execute planned shares [order, step]."""
-        return Score(name, self.panel, self._core.execute(self.orders, ratios_from_weights(weights)))
+        return Score(
+            name, self.panel, self._core.execute(self.orders, ratios_from_weights(weights))
+        )
 
     def bound(self) -> Score:
         """The perfect-foresight bound under the configured cap."""
@@ -74,14 +80,16 @@ class Trial:
         if self.config.max_participation is not None:
             volume = self.orders.gather(self.data.require_volume("a participation cap"))
             caps = self.config.max_participation * volume / self.orders.quantity[:, None]
-        return self.score("foresight bound", schedules.foresight(self.orders, self.panel.price, max_shares=caps))
+        return self.score(
+            "foresight bound", schedules.foresight(self.orders, self.panel.price, max_shares=caps)
+        )
 
 
 def run_baselines(
     config: BaselinesConfig,
     *,
     learned: LearnedConfig | None = None,
-    others: Callable[[Trial, DataSet, Fitted], list[Learned]] | None = None,
+    others: Callable[[BaselineTask, DataSet, Fitted], list[LearnedBaseline]] | None = None,
     per_order: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
@@ -126,7 +134,9 @@ def run_baselines(
     return results
 
 
-def open_trial(config: BaselinesConfig, *, say: Callable[[str], None] = lambda _: None) -> tuple[DataSet, Trial]:
+def open_trial(
+    config: BaselinesConfig, *, say: Callable[[str], None] = lambda _: None
+) -> tuple[DataSet, BaselineTask]:
     """The data set that a configuration names and its orders."""
     say(f"loading {config.data}")
     dataset = load_dataset(config.data)
@@ -137,45 +147,70 @@ def open_trial(config: BaselinesConfig, *, say: Callable[[str], None] = lambda _
     if config.symbols:
         chosen = [data.symbol_index(symbol) for symbol in config.symbols]
         orders = orders.take(np.isin(orders.row // len(data.dates), chosen))
-    return dataset, Trial(config, data, orders)
+    return dataset, BaselineTask(config, data, orders)
 
 
 def _learned(
-    trial: Trial, dataset: DataSet, fitted: Fitted, config: LearnedConfig, say: Callable[[str], None]
-) -> list[Learned]:
+    trial: BaselineTask,
+    dataset: DataSet,
+    fitted: Fitted,
+    config: LearnedConfig,
+    say: Callable[[str], None],
+) -> list[LearnedBaseline]:
     """The default PPO trained on the train days and executing the trial's orders."""
     from se_rl.baselines.learned import learned_on_history
 
     if fitted.scales is None or not dataset.has("train"):
-        raise DataError(f"{dataset.name} has no train days to learn on; leave --learned out or give more sessions")
+        raise DataError(
+            f"{dataset.name} has no train days to learn on; leave --learned out or give more sessions"
+        )
     if trial.config.max_participation is not None:
-        raise DataError("learned baselines trade without a cap; leave --max-participation or --learned out")
+        raise DataError(
+            "learned baselines trade without a cap; leave --max-participation or --learned out"
+        )
     return learned_on_history(
-        trial.data, trial.orders, fitted.scales, train_dates=dataset.dates("train"), config=config,
-        half_spread_bps=trial.config.half_spread_bps, fee_bps=trial.config.fee_bps, say=say,
-    )  # fmt: skip
+        trial.data,
+        trial.orders,
+        fitted.scales,
+        train_dates=dataset.dates("train"),
+        config=config,
+        half_spread_bps=trial.config.half_spread_bps,
+        fee_bps=trial.config.fee_bps,
+        say=say,
+    )
 
 
-def simulated_tables(config: LearnedConfig, *, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def simulated_tables(
+    config: LearnedConfig, *, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """The learned policies in simulated markets beside TWAP and the best constant schedule, with and without limits."""
     from se_rl.baselines.learned import dynamic_rows
 
     kinds = {"market orders": False, "limit orders": True}
-    return {kind: dynamic_rows(config, takes_price=takes_price, say=say) for kind, takes_price in kinds.items()}
+    return {
+        kind: dynamic_rows(config, takes_price=takes_price, say=say)
+        for kind, takes_price in kinds.items()
+    }
 
 
-def _policies(trial: Trial, fitted: Fitted) -> tuple[list[Score], list[Score], schedules.Array | None]:
+def _policies(
+    trial: BaselineTask, fitted: Fitted
+) -> tuple[list[Score], list[Score], schedules.Array | None]:
     """The schedules that treat both sides alike (TWAP first), the ridge's tilted ones, and its forecast."""
     orders, data = trial.orders, trial.data
     side_blind = [trial.score("TWAP", schedules.twap(orders))]
     if fitted.scales is not None and data.volume is not None:
-        side_blind.append(trial.score("VWAP", schedules.vwap(orders, fitted.scales.of(data).volume_share)))
+        side_blind.append(
+            trial.score("VWAP", schedules.vwap(orders, fitted.scales.of(data).volume_share))
+        )
     chriss = schedules.almgren_chriss(orders, urgency=trial.config.urgency)
     side_blind.append(trial.score("Almgren-Chriss", chriss))
     if fitted.ridge is None or fitted.scales is None:
         return side_blind, [], None
     forecast = fitted.ridge.forecast(data, fitted.scales)
-    plans = {name: fitted.ridge.schedule(orders, forecast, kappa=kappa) for name, kappa in KAPPAS.items()}
+    plans = {
+        name: fitted.ridge.schedule(orders, forecast, kappa=kappa) for name, kappa in KAPPAS.items()
+    }
     return side_blind, [trial.score(name, plan) for name, plan in plans.items()], forecast
 
 
@@ -193,7 +228,10 @@ def fit_on_train(dataset: DataSet) -> Fitted:
     own = [scales for bars, scales in train if bars.provenance.name == dataset.name]
     fitting = [s for _, s in train if len(s.volume_share) == len(dataset.data.grid)]
     scales = own[0] if own else fitting[-1] if fitting else None
-    smallest = min(len(bars.symbols) for bars, _ in train), max(len(bars.dates) for bars, _ in train)
+    smallest = (
+        min(len(bars.symbols) for bars, _ in train),
+        max(len(bars.dates) for bars, _ in train),
+    )
     if scales is None or smallest[0] < MIN_SYMBOLS or smallest[1] < MIN_TRAIN_SESSIONS:
         needs = f"{MIN_SYMBOLS} symbols and {MIN_TRAIN_SESSIONS} train sessions"
         note = f"XS ridge is left out: it needs {needs}, got {smallest[0]} and {smallest[1]}"
@@ -202,7 +240,13 @@ def fit_on_train(dataset: DataSet) -> Fitted:
 
 
 def _ridge_checks(
-    trial: Trial, fitted: Fitted, forecast: schedules.Array, *, honest: Score, twap: Score, rng: np.random.Generator
+    trial: BaselineTask,
+    fitted: Fitted,
+    forecast: schedules.Array,
+    *,
+    honest: Score,
+    twap: Score,
+    rng: np.random.Generator,
 ) -> list[Check]:
     """Tests that a forecast policy must pass: shuffled, delayed, leaking and mirrored features."""
     ridge, scales, orders = fitted.ridge, fitted.scales, trial.orders
@@ -211,26 +255,42 @@ def _ridge_checks(
 
     def shifted(shift: int) -> Score:
         refit = XSRidge.fit(fitted.train, shift=shift)
-        return trial.score("shifted", refit.schedule(orders, refit.forecast(trial.data, scales, shift=shift)))
+        return trial.score(
+            "shifted", refit.schedule(orders, refit.forecast(trial.data, scales, shift=shift))
+        )
 
     delayed = clustered_mean(shifted(1).pa() - honest.pa(), trial.panel.day)
     helps = delayed.mean > 0 and delayed.p_value < BLOCKING_P
     leak = float((shifted(-1).pa() - honest.pa()).mean())
     swapped = replace(orders, side=(-orders.side).astype(np.int8))
-    image = Trial(trial.config, mirrored(trial.data), swapped)
+    image = BaselineTask(trial.config, mirrored(trial.data), swapped)
     reflection = image.score("mirror", ridge.schedule(swapped, ridge.forecast(image.data, scales)))
     gap = float(log_price_advantage(reflection).mean() - log_price_advantage(honest).mean())
     return [
         no_edge_check("shuffled features show no edge", shuffled, twap),
-        Check("features delayed by a bar do not help", not helps, f"{delayed.mean:+.3f} bps, SE {delayed.se:.3f}"),
-        Check("features one bar early would help (the leak detector works)", leak > 0, f"{leak:+.3f} bps"),
-        Check("mirrored prices and swapped sides give the same PA", abs(gap) <= MIRROR_BPS, f"{gap:+.3f} bps"),
+        Check(
+            "features delayed by a bar do not help",
+            not helps,
+            f"{delayed.mean:+.3f} bps, SE {delayed.se:.3f}",
+        ),
+        Check(
+            "features one bar early would help (the leak detector works)",
+            leak > 0,
+            f"{leak:+.3f} bps",
+        ),
+        Check(
+            "mirrored prices and swapped sides give the same PA",
+            abs(gap) <= MIRROR_BPS,
+            f"{gap:+.3f} bps",
+        ),
     ]
 
 
 def mirrored(data: MarketData) -> MarketData:
     """The same market with negated log prices: every rise is a fall of the same size."""
-    level = np.square(np.nanmean(data.open[..., 0], axis=1))[:, None, None]  # one per symbol, so that gaps mirror too
+    level = np.square(np.nanmean(data.open[..., 0], axis=1))[
+        :, None, None
+    ]  # one per symbol, so that gaps mirror too
     volume = data.volume
     return replace(
         data,
@@ -245,14 +305,22 @@ def mirrored(data: MarketData) -> MarketData:
 
 
 def results_table(
-    config: BaselinesConfig, dataset: DataSet, fitted: Fitted, scores: list[Score], checks: list[Check]
+    config: BaselinesConfig,
+    dataset: DataSet,
+    fitted: Fitted,
+    scores: list[Score],
+    checks: list[Check],
 ) -> dict[str, Any]:
     """Everything a reader needs to believe or reproduce the table, as plain data."""
     twap, bound, panel = scores[0], scores[-1], scores[0].panel
     data, policies = dataset.data, scores[1:-1]
     by_day = {s.name: day_means(s.pa(), panel.day) for s in scores}
     table = np.stack([by_day[s.name] for s in policies], axis=1)
-    spa = {"policies": [s.name for s in policies], "over": "TWAP", "p_value": spa_p_value(by_day["TWAP"], table)}
+    spa = {
+        "policies": [s.name for s in policies],
+        "over": "TWAP",
+        "p_value": spa_p_value(by_day["TWAP"], table),
+    }
     days = np.unique(panel.day)
     in_sample = fitted.ridge is not None and config.split in ("all", "train")
     notes = [*data.provenance.notes, *fitted.notes]
@@ -287,7 +355,8 @@ def results_table(
         "checks": [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks],
         "notes": notes,
         "config": to_dict(config),
-        "by_day": {"dates": data.dates[days].tolist()} | {name: values.tolist() for name, values in by_day.items()},
+        "by_day": {"dates": data.dates[days].tolist()}
+        | {name: values.tolist() for name, values in by_day.items()},
         "paths": {s.name: _mean_path(s) for s in scores},
     }
 
@@ -312,7 +381,10 @@ def order_columns(scores: list[Score]) -> dict[str, Any]:
             record.gross_price,
             record.net_price,
         )
-        columns[f"{score.name}: PA"], columns[f"{score.name}: leftover"] = score.pa(), record.leftover
+        columns[f"{score.name}: PA"], columns[f"{score.name}: leftover"] = (
+            score.pa(),
+            record.leftover,
+        )
     return columns
 
 
@@ -320,4 +392,7 @@ def _mean_path(score: Score) -> dict[str, list[float]]:
     """Mean inventory left after each step, per side: what the policy does, for the chart."""
     left = 1.0 - np.cumsum(score.record.forced_fills, axis=1)
     side = score.panel.orders.side
-    return {name: np.round(left[side == sign].mean(axis=0), 5).tolist() for name, sign in (("buy", -1), ("sell", 1))}
+    return {
+        name: np.round(left[side == sign].mean(axis=0), 5).tolist()
+        for name, sign in (("buy", -1), ("sell", 1))
+    }

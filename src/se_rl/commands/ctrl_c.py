@@ -19,7 +19,9 @@ class CtrlC:
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # no other may set a handler, or hears the signal
+        if (
+            threading.current_thread() is threading.main_thread()
+        ):  # no other may set a handler, or hears the signal
             self._before = signal.signal(signal.SIGINT, self._press)
         return self
 

@@ -11,20 +11,31 @@ from se_rl.commands.parsing import FAILED, Parser, verb
 
 def add_data(verbs: Any) -> None:
     """The verb `data`."""
-    parser = verbs.add_parser("data", help="data sets: list, check, import, fetch", description="Data sets.")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    parser = verbs.add_parser(
+        "data", help="data sets: list, check, import, fetch", description="Data sets."
+    )
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, parser_class=Parser
+    )
     listing = verb(actions, "list", "the sets that can be named", "se-rl data list")
     listing.set_defaults(run=_run_data_list)
-    check = verb(actions, "check", "what is wrong with a file", "se-rl data check bars.csv --time-zone UTC")
+    check = verb(
+        actions, "check", "what is wrong with a file", "se-rl data check bars.csv --time-zone UTC"
+    )
     check.add_argument("file", type=Path)
     _add_read_options(check)
     check.set_defaults(run=_run_data_check)
     take = verb(
-        actions, "import", "a file into our format, under a name", "se-rl data import bars.csv --name nasdaq100"
+        actions,
+        "import",
+        "a file into our format, under a name",
+        "se-rl data import bars.csv --name nasdaq100",
     )
     take.add_argument("file", type=Path)
     take.add_argument("--name", required=True, help="name of the set, e.g. nasdaq100")
-    take.add_argument("--repair", action="store_true", help="mend what can be mended; every change is counted")
+    take.add_argument(
+        "--repair", action="store_true", help="mend what can be mended; every change is counted"
+    )
     _add_read_options(take)
     take.set_defaults(run=_run_data_import)
     fetch = verb(
@@ -43,13 +54,23 @@ def add_data(verbs: Any) -> None:
 
 
 def _add_read_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--exchange", choices=("XNYS", "XSHG", "continuous"), help="trading hours (default: inferred)")
-    parser.add_argument("--bar-minutes", type=int, choices=(1, 5, 15), help="bar length (default: inferred)")
     parser.add_argument(
-        "--bar-label", choices=("start", "end", "open+end"), help="what a timestamp names (default: inferred)"
+        "--exchange",
+        choices=("XNYS", "XSHG", "continuous"),
+        help="trading hours (default: inferred)",
+    )
+    parser.add_argument(
+        "--bar-minutes", type=int, choices=(1, 5, 15), help="bar length (default: inferred)"
+    )
+    parser.add_argument(
+        "--bar-label",
+        choices=("start", "end", "open+end"),
+        help="what a timestamp names (default: inferred)",
     )
     parser.add_argument("--time-zone", help="of timestamps without one (default: the exchange's)")
-    parser.add_argument("--adjusted", action=argparse.BooleanOptionalAction, help="prices are adjusted for splits")
+    parser.add_argument(
+        "--adjusted", action=argparse.BooleanOptionalAction, help="prices are adjusted for splits"
+    )
     parser.add_argument("--symbol", help="name for a file without a symbol column")
 
 
@@ -57,7 +78,9 @@ def _read_options(options: argparse.Namespace) -> Any:
     from se_rl.data.readers import ReadOptions
 
     names = ("exchange", "bar_minutes", "bar_label", "time_zone", "adjusted", "symbol")
-    return ReadOptions(**{name: getattr(options, name) for name in names}, repair=getattr(options, "repair", False))
+    return ReadOptions(
+        **{name: getattr(options, name) for name in names}, repair=getattr(options, "repair", False)
+    )
 
 
 def _run_data_list(options: argparse.Namespace) -> None:
@@ -81,7 +104,9 @@ def _run_data_check(options: argparse.Namespace) -> int:
     if options.json:
         print(to_json({"file": str(options.file), "usable": not broken, "findings": findings}))
     elif findings:
-        print_rows(f"{options.file.name}: {'not usable as it is' if broken else 'usable'}", findings)
+        print_rows(
+            f"{options.file.name}: {'not usable as it is' if broken else 'usable'}", findings
+        )
     else:
         print(f"{options.file.name}: nothing wrong found")
     return FAILED if broken else 0
@@ -90,7 +115,9 @@ def _run_data_check(options: argparse.Namespace) -> int:
 def _run_data_import(options: argparse.Namespace) -> None:
     from se_rl.data.catalog import import_bars, read_any
 
-    _report_import(import_bars(read_any(options.file, _read_options(options)), options.name), options)
+    _report_import(
+        import_bars(read_any(options.file, _read_options(options)), options.name), options
+    )
 
 
 def _run_data_fetch(options: argparse.Namespace) -> None:
@@ -101,11 +128,16 @@ def _run_data_fetch(options: argparse.Namespace) -> None:
     from se_rl.report.terminal import progress
 
     request = FetchRequest(
-        symbols=tuple(options.symbols), start=options.start, end=options.end, bar_minutes=options.bar_minutes
+        symbols=tuple(options.symbols),
+        start=options.start,
+        end=options.end,
+        bar_minutes=options.bar_minutes,
     )
     with progress(quiet=options.json) as say:
         fetched = fetch_bars(
-            options.vendor, request, progress=lambda symbol, done, total: say(f"{symbol} ({done}/{total})")
+            options.vendor,
+            request,
+            progress=lambda symbol, done, total: say(f"{symbol} ({done}/{total})"),
         )
         form = ReadOptions(
             exchange=fetched.exchange,

@@ -15,8 +15,12 @@ BENCHES = ("book", "market", "env", "ppo", "sandbox", "llm")
 
 def add_llm(verbs: Any) -> None:
     """The verb `llm`: list and pull models."""
-    parser = verbs.add_parser("llm", help="language models: list, pull", description="Language models that design.")
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    parser = verbs.add_parser(
+        "llm", help="language models: list, pull", description="Language models that design."
+    )
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, parser_class=Parser
+    )
     listing = verb(actions, "list", "the embedded models: which are here", "se-rl llm list")
     listing.set_defaults(run=_run_llm_list)
     pull = verb(actions, "pull", "fetch and verify a model", "se-rl llm pull smollm2")
@@ -47,17 +51,35 @@ def _run_llm_pull(options: argparse.Namespace) -> None:
 
 def add_bench(verbs: Any) -> None:
     """The verb `bench`: speeds on this machine."""
-    parser = verb(verbs, "bench", "speeds on this machine, beside installed peers", "se-rl bench env --json")
+    parser = verb(
+        verbs, "bench", "speeds on this machine, beside installed peers", "se-rl bench env --json"
+    )
     parser.add_argument("what", choices=BENCHES, help="what to measure")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="for market (default: cpu)")
-    parser.add_argument("--books", type=int, help="for market: how many at once (default: 4096, cuda 65536)")
-    parser.add_argument("--seconds", type=float, default=2.0, help="time per measurement (default: 2)")
-    parser.add_argument("--llm", default="smollm2", metavar="NAME", help="for llm: the model (default: smollm2)")
     parser.add_argument(
-        "--designs", type=int, default=32, metavar="N", help="for llm: designs per module (default: 32)"
+        "--device", choices=("cpu", "cuda"), default="cpu", help="for market (default: cpu)"
     )
     parser.add_argument(
-        "--repairs", type=int, default=3, metavar="N", help="for llm: repairs of free Python (default: 3)"
+        "--books", type=int, help="for market: how many at once (default: 4096, cuda 65536)"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="time per measurement (default: 2)"
+    )
+    parser.add_argument(
+        "--llm", default="smollm2", metavar="NAME", help="for llm: the model (default: smollm2)"
+    )
+    parser.add_argument(
+        "--designs",
+        type=int,
+        default=32,
+        metavar="N",
+        help="for llm: designs per module (default: 32)",
+    )
+    parser.add_argument(
+        "--repairs",
+        type=int,
+        default=3,
+        metavar="N",
+        help="for llm: repairs of free Python (default: 3)",
     )
     parser.set_defaults(run=_run_bench)
 
@@ -69,10 +91,15 @@ def _run_bench(options: argparse.Namespace) -> None:
 
     with progress(quiet=options.json) as say:
         result = run_bench(
-            options.what, seconds=options.seconds, device=options.device, books=options.books, model=options.llm,
+            options.what,
+            seconds=options.seconds,
+            device=options.device,
+            books=options.books,
+            model=options.llm,
             designs=options.designs,
-            repairs=options.repairs, say=say,
-        )  # fmt: skip
+            repairs=options.repairs,
+            say=say,
+        )
     print(to_json(result)) if options.json else print_bench(result)
 
 
@@ -81,17 +108,29 @@ def add_market(verbs: Any) -> None:
     parser = verbs.add_parser(
         "market", help="the simulated market: its realism card", description="The simulated market."
     )
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
+    actions = parser.add_subparsers(
+        dest="action", metavar="ACTION", required=True, parser_class=Parser
+    )
     card = verb(
         actions,
         "card",
         "the simulated market against the stylised facts",
         "se-rl market card --effort 0.1 --html card.html",
     )
-    card.add_argument("--profile", type=Path, metavar="YAML", help="a market profile (default: the calibrated one)")
-    card.add_argument("--against", metavar="DATA", help="real bars or a LOBSTER message file to set it beside")
     card.add_argument(
-        "--effort", type=float, default=1.0, help="sample sizes: 1 takes minutes, 0.1 seconds (default: 1)"
+        "--profile",
+        type=Path,
+        metavar="YAML",
+        help="a market profile (default: the calibrated one)",
+    )
+    card.add_argument(
+        "--against", metavar="DATA", help="real bars or a LOBSTER message file to set it beside"
+    )
+    card.add_argument(
+        "--effort",
+        type=float,
+        default=1.0,
+        help="sample sizes: 1 takes minutes, 0.1 seconds (default: 1)",
     )
     card.add_argument("--seed", type=int, default=0, help="seed of the markets (default: 0)")
     card.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with pictures")
@@ -110,12 +149,16 @@ def _run_card(options: argparse.Namespace) -> None:
 
         profile = load_yaml(MarketProfile, options.profile) if options.profile else None
         against = read_book_or_bars(options.against) if options.against else None
-        card = realism_card(profile, seed=options.seed, effort=options.effort, against=against, say=say)
+        card = realism_card(
+            profile, seed=options.seed, effort=options.effort, against=against, say=say
+        )
         if options.html:
             from se_rl.report.card_page import card_page
 
             write_text(options.html, card_page(card))
-            write_text(options.html.with_suffix(".profile.yaml"), dump_yaml(profile or MarketProfile()))
+            write_text(
+                options.html.with_suffix(".profile.yaml"), dump_yaml(profile or MarketProfile())
+            )
     print(to_json(card)) if options.json else print_card(card)
     if options.html:
         print(f"page: {options.html}", file=sys.stderr)
@@ -123,7 +166,9 @@ def _run_card(options: argparse.Namespace) -> None:
 
 def add_doctor(verbs: Any) -> None:
     """The verb `doctor`."""
-    doctor = verb(verbs, "doctor", "what is installed and what would mend what is not", "se-rl doctor")
+    doctor = verb(
+        verbs, "doctor", "what is installed and what would mend what is not", "se-rl doctor"
+    )
     doctor.set_defaults(run=_run_doctor)
 
 

@@ -37,11 +37,15 @@ def verb(verbs: Any, name: str, summary: str, example: str) -> Parser:
 
 def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
     """One option per field of a settings class; what is not given stays with the YAML file or the default."""
-    parser.add_argument("--config", type=Path, metavar="YAML", help="settings from a file; options given here win")
+    parser.add_argument(
+        "--config", type=Path, metavar="YAML", help="settings from a file; options given here win"
+    )
     add_options(parser, kind)
 
 
-def add_options(parser: Any, kind: Any, *, only: Collection[str] | None = None, default_from: str = "") -> None:
+def add_options(
+    parser: Any, kind: Any, *, only: Collection[str] | None = None, default_from: str = ""
+) -> None:
     """The options alone, for settings that have no file of their own; `only` names those that are worth an option.
 
     `default_from` says where defaults come from if not from the class itself.
@@ -72,7 +76,9 @@ def read_settings(kind: Any, options: argparse.Namespace) -> Any:
 
 def given_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) -> Any:
     """Settings from the command line over those of `base` (None: the defaults)."""
-    given = {f.name: value for f in fields(kind) if (value := getattr(options, f.name, None)) is not None}
+    given = {
+        f.name: value for f in fields(kind) if (value := getattr(options, f.name, None)) is not None
+    }
     parsed = parse(kind, given, source="command line")
     return replace(base or kind(), **{name: getattr(parsed, name) for name in given})
 
@@ -80,6 +86,8 @@ def given_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) 
 def add_unsafe(parser: argparse.ArgumentParser) -> None:
     """The option that overrides the refusal to run designed source unlocked."""
     parser.add_argument(
-        "--unsafe-no-sandbox", dest="unsafe", action="store_true",
+        "--unsafe-no-sandbox",
+        dest="unsafe",
+        action="store_true",
         help="run designed source even where no isolation is available; recorded in the result",
-    )  # fmt: skip
+    )

@@ -16,12 +16,36 @@ from se_rl.config import ConfigError, load_yaml
 
 INTERRUPTED = 130
 WORTH_AN_OPTION = (
-    "data", "llm", "scenario", "seed", "arm", "estimator", "iterations", "parents", "siblings", "promoted", "finalists",
-    "work", "horizon", "dynamic_horizon", "participation", "agents", "static_share", "epsilon", "max_designs",
-    "max_minutes", "max_tokens", "max_usd", "usd_in", "usd_out",
-)  # fmt: skip
+    "data",
+    "llm",
+    "scenario",
+    "seed",
+    "arm",
+    "estimator",
+    "iterations",
+    "parents",
+    "siblings",
+    "promoted",
+    "finalists",
+    "work",
+    "horizon",
+    "dynamic_horizon",
+    "participation",
+    "agents",
+    "static_share",
+    "epsilon",
+    "max_designs",
+    "max_minutes",
+    "max_tokens",
+    "max_usd",
+    "usd_in",
+    "usd_out",
+)
 ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "no-dek": ("no enhancement at all: first prompts, untouched weights", {"hle": False, "lle": False}),
+    "no-dek": (
+        "no enhancement at all: first prompts, untouched weights",
+        {"hle": False, "lle": False},
+    ),
     "no-hle": ("prompts are not enhanced", {"hle": False}),
     "no-lle": ("weights are not enhanced", {"lle": False}),
     "no-imagine": ("designs imagine no market paths", {"imagine": False}),
@@ -33,26 +57,44 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def add_run(verbs: Any) -> None:
     """The verb `run`."""
-    from se_rl.core.settings import PRESETS, RunConfig
+    from se_rl.records.settings import PRESETS, RunConfig
 
     parser = verb(
-        verbs, "run", "both loops: a language model designs, its designs are trained and scored, and it improves",
+        verbs,
+        "run",
+        "both loops: a language model designs, its designs are trained and scored, and it improves",
         "se-rl run --preset quick --data nasdaq100 --out out/first",
-    )  # fmt: skip
-    parser.add_argument(
-        "--preset", choices=list(PRESETS), default="quick", help="how much of everything (default: quick)"
     )
     parser.add_argument(
-        "--config", type=Path, metavar="YAML", help="settings from a file, a run's config.yaml for instance"
+        "--preset",
+        choices=list(PRESETS),
+        default="quick",
+        help="how much of everything (default: quick)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="the run's folder; the same command on it resumes")
     parser.add_argument(
-        "--reuse", type=Path, nargs="+", default=[], metavar="RUN",
+        "--config",
+        type=Path,
+        metavar="YAML",
+        help="settings from a file, a run's config.yaml for instance",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="the run's folder; the same command on it resumes"
+    )
+    parser.add_argument(
+        "--reuse",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RUN",
         help="take trainings of the default and of equal designs from these runs where they are the same work",
-    )  # fmt: skip
-    parser.add_argument("--workers", type=int, metavar="N", help="trainings at once (default: one per core)")
+    )
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="trainings at once (default: one per core)"
+    )
     add_options(parser, RunConfig, only=WORTH_AN_OPTION, default_from="the preset's")
-    left_out = parser.add_argument_group("control arms and ablations, at equal budget (see also --arm)")
+    left_out = parser.add_argument_group(
+        "control arms and ablations, at equal budget (see also --arm)"
+    )
     for flag, (words, _) in ABLATIONS.items():
         left_out.add_argument(f"--{flag}", action="store_true", help=words)
     add_unsafe(parser)
@@ -61,11 +103,15 @@ def add_run(verbs: Any) -> None:
 
 def settings_of(options: argparse.Namespace) -> Any:
     """The run that the options ask for: preset, then file, then options, then what is left out."""
-    from se_rl.core.settings import RunConfig, preset
+    from se_rl.records.settings import RunConfig, preset
 
     base = load_yaml(RunConfig, options.config) if options.config else preset(options.preset)
     config = given_settings(RunConfig, options, base=base)
-    changes = [values for flag, (_, values) in ABLATIONS.items() if getattr(options, flag.replace("-", "_"))]
+    changes = [
+        values
+        for flag, (_, values) in ABLATIONS.items()
+        if getattr(options, flag.replace("-", "_"))
+    ]
     if {"worlds": "static"} in changes and {"worlds": "dynamic"} in changes:
         raise ConfigError("--static-only and --dynamic-only leave no world; give one of them")
     return replace(config, **{name: value for values in changes for name, value in values.items()})
@@ -85,16 +131,25 @@ def _run(options: argparse.Namespace) -> int:
         out = options.out or default_folder(config)
         try:
             results = run_search(
-                config, out, tell=ctrl_c.heeding(live.event), say=ctrl_c.heeding(live.stage), left=live.estimate,
-                workers=options.workers, unsafe=options.unsafe, reuse=options.reuse,
-            )  # fmt: skip
+                config,
+                out,
+                tell=ctrl_c.heeding(live.event),
+                say=ctrl_c.heeding(live.stage),
+                left=live.estimate,
+                workers=options.workers,
+                unsafe=options.unsafe,
+                reuse=options.reuse,
+            )
         except KeyboardInterrupt:
             stopped = True
         else:
             stopped = False
     if stopped:
         again = shlex.join(["se-rl", "run", *_again(options, out)])
-        print(f"se-rl: interrupted; all that was finished is saved in {out}; go on with: {again}", file=sys.stderr)
+        print(
+            f"se-rl: interrupted; all that was finished is saved in {out}; go on with: {again}",
+            file=sys.stderr,
+        )
         return INTERRUPTED
     if options.json:
         from se_rl.records.files import to_json
@@ -121,10 +176,15 @@ def _again(options: argparse.Namespace, out: Path) -> list[str]:
 def add_show(verbs: Any) -> None:
     """The verb `show`."""
     parser = verb(
-        verbs, "show", "a run at a glance, or one design: source, lineage, scores", "se-rl show out/demo a1b2c3"
+        verbs,
+        "show",
+        "a run at a glance, or one design: source, lineage, scores",
+        "se-rl show out/demo a1b2c3",
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="the folder of a run")
-    parser.add_argument("design", nargs="?", metavar="DESIGN", help="a design's id, or how it begins")
+    parser.add_argument(
+        "design", nargs="?", metavar="DESIGN", help="a design's id, or how it begins"
+    )
     parser.set_defaults(run=_show)
 
 
@@ -133,7 +193,9 @@ def _show(options: argparse.Namespace) -> None:
     from se_rl.report.run_tables import print_design, print_run, show_design, show_run
 
     _need_run(options.folder)
-    found = show_design(options.folder, options.design) if options.design else show_run(options.folder)
+    found = (
+        show_design(options.folder, options.design) if options.design else show_run(options.folder)
+    )
     if options.json:
         print(to_json(found))
     else:
@@ -143,11 +205,20 @@ def _show(options: argparse.Namespace) -> None:
 def add_replay(verbs: Any) -> None:
     """The verb `replay`."""
     parser = verb(
-        verbs, "replay", "train and score a design again from the record: the same bits", "se-rl replay out/demo a1b2c3"
+        verbs,
+        "replay",
+        "train and score a design again from the record: the same bits",
+        "se-rl replay out/demo a1b2c3",
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="the folder of a run")
-    parser.add_argument("design", metavar="DESIGN", help="a design's id, how it begins, or 'all' for all accepted ones")
-    parser.add_argument("--rung", type=int, choices=(0, 1, 2), help="only this rung (default: all it climbed)")
+    parser.add_argument(
+        "design",
+        metavar="DESIGN",
+        help="a design's id, how it begins, or 'all' for all accepted ones",
+    )
+    parser.add_argument(
+        "--rung", type=int, choices=(0, 1, 2), help="only this rung (default: all it climbed)"
+    )
     add_unsafe(parser)
     parser.set_defaults(run=_replay)
 
@@ -161,17 +232,27 @@ def _replay(options: argparse.Namespace) -> int:
         say("loading")
         from se_rl.core.replay import accepted, replay
 
-        names = accepted(options.folder, rung=options.rung) if options.design == "all" else [options.design]
+        names = (
+            accepted(options.folder, rung=options.rung)
+            if options.design == "all"
+            else [options.design]
+        )
         found = replay(options.folder, names, rung=options.rung, unsafe=options.unsafe, say=say)
     equal = all(one["equal"] and one["future_blind"] for one in found)
     if options.json:
         print(to_json({"equal": equal, "designs": found}))
         return 0 if equal else FAILED
     rows = [
-        {"design": one["design"], "rung": e["rung"], "seed": e["seed"], "same bits": e["equal"],
-         "blind to the future": "not tried" if e["future_blind"] is None else e["future_blind"]}
-        for one in found for e in one["evaluations"]
-    ]  # fmt: skip
+        {
+            "design": one["design"],
+            "rung": e["rung"],
+            "seed": e["seed"],
+            "same bits": e["equal"],
+            "blind to the future": "not tried" if e["future_blind"] is None else e["future_blind"],
+        }
+        for one in found
+        for e in one["evaluations"]
+    ]
     print_rows("replayed", rows)
     print(f"{sum(row['same bits'] for row in rows)} of {len(rows)} evaluations gave the same bits")
     return 0 if equal else FAILED
@@ -179,27 +260,33 @@ def _replay(options: argparse.Namespace) -> int:
 
 def add_score(verbs: Any) -> None:
     """The verb `score`."""
-    from se_rl.core.settings import MULTI
+    from se_rl.records.settings import MULTI
 
     parser = verb(
-        verbs, "score", "modules written by hand, trained and set beside a run's designs",
+        verbs,
+        "score",
+        "modules written by hand, trained and set beside a run's designs",
         "se-rl score out/demo --reward my_reward.py",
-    )  # fmt: skip
+    )
     parser.add_argument("folder", type=Path, metavar="RUN", help="the folder of a run")
     for name in MULTI:
-        parser.add_argument(f"--{name}", type=Path, metavar="FILE", help=f"a Python file with the {name} module")
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="FILE", help=f"a Python file with the {name} module"
+        )
     add_unsafe(parser)
     parser.set_defaults(run=_score)
 
 
 def _score(options: argparse.Namespace) -> int:
-    from se_rl.core.settings import MULTI
     from se_rl.records.files import to_json
+    from se_rl.records.settings import MULTI
     from se_rl.report.terminal import print_rows, progress
 
     files = {name: path for name in MULTI if (path := getattr(options, name)) is not None}
     if not files:
-        raise ConfigError("no module is given; name at least one file, for instance --reward my_reward.py")
+        raise ConfigError(
+            "no module is given; name at least one file, for instance --reward my_reward.py"
+        )
     _need_run(options.folder)
     with progress(quiet=options.json) as say:
         say("loading")
@@ -212,10 +299,12 @@ def _score(options: argparse.Namespace) -> int:
         print(f"{found['design']} could not be trained: {found['reason']}")
     else:
         rows = [
-            {"design": row["design"] + (" (yours)" if row["design"] == found["design"] else ""),
-             "score over the default, bps": f"{row['score']:+.2f} +- {row['se']:.2f}"}
+            {
+                "design": row["design"] + (" (yours)" if row["design"] == found["design"] else ""),
+                "score over the default, bps": f"{row['score']:+.2f} +- {row['se']:.2f}",
+            }
             for row in found["rows"]
-        ]  # fmt: skip
+        ]
         print_rows("designs trained to the search's budget, validation days", rows)
         print(f"yours, {found['design']}, is number {found['place']} of {found['of']}")
     return FAILED if found["reason"] else 0
@@ -223,10 +312,19 @@ def _score(options: argparse.Namespace) -> int:
 
 def add_report(verbs: Any) -> None:
     """The verb `report`."""
-    parser = verb(verbs, "report", "a run's page, written anew", "se-rl report out/demo --html page.html")
+    parser = verb(
+        verbs, "report", "a run's page, written anew", "se-rl report out/demo --html page.html"
+    )
     parser.add_argument("folder", type=Path, metavar="RUN", help="the folder of a run")
-    parser.add_argument("--html", type=Path, metavar="PAGE", help="where to (default: report.html in the folder)")
-    parser.add_argument("--tensorboard", type=Path, metavar="DIR", help="also write scores and curves for TensorBoard")
+    parser.add_argument(
+        "--html", type=Path, metavar="PAGE", help="where to (default: report.html in the folder)"
+    )
+    parser.add_argument(
+        "--tensorboard",
+        type=Path,
+        metavar="DIR",
+        help="also write scores and curves for TensorBoard",
+    )
     parser.set_defaults(run=_report)
 
 
@@ -247,18 +345,25 @@ def _report(options: argparse.Namespace) -> None:
 def add_compare(verbs: Any) -> None:
     """The verb `compare`."""
     parser = verb(
-        verbs, "compare", "runs and control arms side by side, with intervals", "se-rl compare out/full-0 out/no-dek-0"
+        verbs,
+        "compare",
+        "runs and control arms side by side, with intervals",
+        "se-rl compare out/full-0 out/no-dek-0",
     )
     parser.add_argument(
-        "folders", type=Path, nargs="+", metavar="RUN", help="folders of finished runs on the same data"
+        "folders",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="folders of finished runs on the same data",
     )
     parser.set_defaults(run=_compare)
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from se_rl.core.compare import compare
     from se_rl.records.files import to_json
     from se_rl.report.run_tables import print_comparison
+    from se_rl.scoring.comparison import compare
 
     found = compare(options.folders)
     print(to_json(found)) if options.json else print_comparison(found)
@@ -282,7 +387,9 @@ def seeds_spelling(arguments: Sequence[str]) -> list[str]:
     known, others = parser.parse_known_args(arguments)
     if known.mode == "eval":
         if known.checkpoint is None:
-            raise ConfigError("--mode eval needs --checkpoint: a policy file or the folder of a run")
+            raise ConfigError(
+                "--mode eval needs --checkpoint: a policy file or the folder of a run"
+            )
         return ["evaluate", known.checkpoint, "--data", known.dataset, *others]
     words = ["run", "--data", known.dataset]
     words += ["--iterations", known.epochs] if known.epochs else []

@@ -7,7 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from se_rl.commands.parsing import add_options, add_settings, add_unsafe, given_settings, read_settings, verb
+from se_rl.commands.parsing import (
+    add_options,
+    add_settings,
+    add_unsafe,
+    given_settings,
+    read_settings,
+    verb,
+)
 from se_rl.config import dump_yaml
 
 
@@ -24,7 +31,9 @@ def add_baselines(verbs: Any) -> None:
     add_settings(parser, BaselinesConfig)
     learned = parser.add_argument_group("learned strategies")
     learned.add_argument(
-        "--learned", action="store_true", help="also train the default PPO, on history and in simulated markets"
+        "--learned",
+        action="store_true",
+        help="also train the default PPO, on history and in simulated markets",
     )
     add_options(learned, LearnedConfig)
     parser.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with charts")
@@ -49,7 +58,9 @@ def _run_baselines(options: argparse.Namespace) -> None:
 
         results = run_baselines(config, learned=learned, per_order=bool(options.out), say=say)
         orders, policies = results.pop("per_order", None), results.pop("policies", [])
-        pages = [page for page in (options.html, options.out and options.out / "report.html") if page]
+        pages = [
+            page for page in (options.html, options.out and options.out / "report.html") if page
+        ]
         if pages:
             from se_rl.report.baselines_page import baselines_page
 
@@ -58,7 +69,9 @@ def _run_baselines(options: argparse.Namespace) -> None:
         for page in pages:
             write_text(page, html)
             write_text(
-                page.with_suffix(".config.yaml") if page == options.html else page.with_name("config.yaml"),
+                page.with_suffix(".config.yaml")
+                if page == options.html
+                else page.with_name("config.yaml"),
                 dump_yaml(config),
             )
         if options.out:
@@ -78,9 +91,14 @@ def add_evaluate(verbs: Any) -> None:
     from se_rl.baselines.settings import BaselinesConfig
 
     parser = verb(
-        verbs, "evaluate", "a trained policy on other data", "se-rl evaluate out/demo/ppo-strong-0.policy --data csi100"
+        verbs,
+        "evaluate",
+        "a trained policy on other data",
+        "se-rl evaluate out/demo/ppo-strong-0.policy --data csi100",
     )
-    parser.add_argument("policy", type=Path, metavar="RUN", help="a policy file, or a folder that holds one")
+    parser.add_argument(
+        "policy", type=Path, metavar="RUN", help="a policy file, or a folder that holds one"
+    )
     add_settings(parser, BaselinesConfig)
     add_unsafe(parser)
     parser.set_defaults(run=_run_evaluate)

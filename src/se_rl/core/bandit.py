@@ -19,7 +19,12 @@ class AdditiveBandit:
     """Normal effects per level of each factor and a common mean; old observations fade by `decay` with every new one."""
 
     def __init__(
-        self, factors: Mapping[str, Sequence[str]], *, prior_sd: float = 0.5, noise_sd: float = 1.0, decay: float = 0.95
+        self,
+        factors: Mapping[str, Sequence[str]],
+        *,
+        prior_sd: float = 0.5,
+        noise_sd: float = 1.0,
+        decay: float = 0.95,
     ) -> None:
         self.factors = {name: tuple(levels) for name, levels in factors.items()}
         places = [(name, level) for name, levels in self.factors.items() for level in levels]
@@ -28,7 +33,9 @@ class AdditiveBandit:
         self._gram, self._sums = np.zeros_like(self._prior), np.zeros(len(self._prior))
         self._noise, self._decay = noise_sd, decay
 
-    def choose(self, rng: np.random.Generator, *, allowed: Sequence[Arm] | None = None) -> dict[str, str]:
+    def choose(
+        self, rng: np.random.Generator, *, allowed: Sequence[Arm] | None = None
+    ) -> dict[str, str]:
         """The arm that is best under one draw of the effects, among the allowed ones (None: all)."""
         arms = [dict(arm) for arm in allowed] if allowed is not None else self.arms()
         mean, covariance = self.posterior()
@@ -53,7 +60,10 @@ class AdditiveBandit:
 
     def arms(self) -> list[dict[str, str]]:
         """Every combination."""
-        return [dict(zip(self.factors, levels, strict=True)) for levels in product(*self.factors.values())]
+        return [
+            dict(zip(self.factors, levels, strict=True))
+            for levels in product(*self.factors.values())
+        ]
 
     def _row(self, arm: Arm) -> npt.NDArray[np.float64]:
         row = np.zeros(len(self._prior))

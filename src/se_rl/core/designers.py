@@ -17,7 +17,7 @@ from torch import Tensor
 from se_rl.llm.backends import Designer, Proposal, Request
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.generator import DesignGenerator, Validator, open_designer
-from se_rl.llm.low_level_enhancement import Learned, Outcome
+from se_rl.llm.low_level_enhancement import DesignOutcome, LearningStep
 from se_rl.llm.recorded import RecordedDesigner, RecordedValidator
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Adapter, key_of
@@ -81,7 +81,9 @@ class Designers:
         found = (writer.call_of(proposal) for writer in self._all)
         return next((call for call in found if call[0]), ("", 0))
 
-    def enhance(self, kit: DualLevelEnhancementKit, outcomes: Sequence[Outcome], iteration: int) -> dict[str, Any]:
+    def enhance(
+        self, kit: DualLevelEnhancementKit, outcomes: Sequence[DesignOutcome], iteration: int
+    ) -> dict[str, Any]:
         """Let both levels learn; a step on the weights that stands in the archive is not made again."""
         told = [[o.prompt, o.proposal.text, o.gain, o.repeated] for o in outcomes]
         settings = asdict(kit.low.config) if kit.low else {}
@@ -113,7 +115,9 @@ class Designers:
         """Ask the version in use."""
         return self._writers[ADAPTED if self._version else UNTOUCHED].designer.propose(request, n)
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         """One step on the weights in use."""
         return self._adapted().update(proposals, advantages, **settings)
 
@@ -131,9 +135,11 @@ class Designers:
         """The model's token embeddings, for the score predictor."""
         return self.base.embeddings
 
-    def _stored_step(self, learned: Learned, iteration: int) -> dict[str, Any]:
+    def _stored_step(self, learned: LearningStep, iteration: int) -> dict[str, Any]:
         """What a step did, as the archive keeps it."""
-        numbers = {name: float(value) for name, value in learned.stats.items() if np.isfinite(value)}
+        numbers = {
+            name: float(value) for name, value in learned.stats.items() if np.isfinite(value)
+        }
         stats = {**numbers, "moved": learned.moved, "reason": learned.reason}
         if not learned.moved:
             return {"adapter": None, "stats": stats}
@@ -152,7 +158,11 @@ class Designers:
         inner = self._adapted if version else (lambda: self.base)
         local = not self.name.startswith(("http://", "https://"))
         designer = RecordedDesigner(
-            inner, self.archive, name=self.name, adapter=version.id if version else None, local=local
-        )  # fmt: skip
+            inner,
+            self.archive,
+            name=self.name,
+            adapter=version.id if version else None,
+            local=local,
+        )
         self._all.append(designer)
         return DesignGenerator(designer, self._validator)

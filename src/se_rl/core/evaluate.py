@@ -11,59 +11,78 @@ from se_rl.baselines import schedules
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import Fitted, fit_on_train, open_trial, results_table
 from se_rl.config import ConfigError, to_dict
-from se_rl.core.examiner import Seated, seats_of
 from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
-from se_rl.evaluation.checks import bound_checks, identity_checks, require
-from se_rl.evaluation.evaluator import Score
-from se_rl.evaluation.execution import Actor, execute
 from se_rl.modules.defaults import Modules
 from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
 from se_rl.records.run_folder import RunFolder
 from se_rl.rl.policy import Neutral
 from se_rl.rl.policy_file import load_policy, read_weights
-from se_rl.rl.room import WEIGHT, LockedTraining, TrainingRoom
+from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
+from se_rl.scoring.checks import bound_checks, identity_checks, require
+from se_rl.scoring.execution import Actor, execute
+from se_rl.scoring.order_scores import Score
+from se_rl.scoring.validation import Seated, seats_of
 
 POLICY = "*.policy"
 
 
 def evaluate_policy(
-    place: Path, config: BaselinesConfig, *, unsafe: bool = False, say: Callable[[str], None] = lambda _: None
+    place: Path,
+    config: BaselinesConfig,
+    *,
+    unsafe: bool = False,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Execute the configured orders with a saved policy (a file, or a folder that holds one)."""
     path = policy_path(place)
     facts = read_weights(path)[1]
     with ExitStack() as stack:
-        room = stack.enter_context(TrainingRoom(unsafe=unsafe)) if facts["design"] else None  # before data is loaded
+        sandbox = (
+            stack.enter_context(SandboxedTrainer(unsafe=unsafe)) if facts["design"] else None
+        )  # before data is loaded
         dataset, trial = open_trial(config, say=say)
         notes = _opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
         fitted = fit_on_train(dataset)
         scales = fitted.scales or FeatureScales.fit(trial.data)
         world = StaticWorld(
-            trial.data, horizon=trial.orders.horizon, scales=scales,
-            half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps,
-        )  # fmt: skip
+            trial.data,
+            horizon=trial.orders.horizon,
+            scales=scales,
+            half_spread_bps=config.half_spread_bps,
+            fee_bps=config.fee_bps,
+        )
         say(f"executing {len(trial.orders):,} orders with {path.name}")
         seats = seats_of(trial.orders, facts["shape"]["agents"], sessions=len(trial.data.dates))
-        actor, isolation = _actor(path, facts, room, horizon=world.horizon, rows=len(seats))
-        record = execute(world, Seated(actor, seats, len(trial.orders)), Episodes(trial.orders)).record
+        actor, isolation = _actor(path, facts, sandbox, horizon=world.horizon, rows=len(seats))
+        record = execute(
+            world, Seated(actor, seats, len(trial.orders)), Episodes(trial.orders)
+        ).record
     name = str(facts.get("name", path.stem))
     twap = trial.score("TWAP", schedules.twap(trial.orders))
     scores, bound = [twap, Score(name, trial.panel, record)], trial.bound()
-    checks = identity_checks([*scores, bound], twap=twap, side_blind=[twap], capped=False) + bound_checks(scores, bound)
+    checks = identity_checks(
+        [*scores, bound], twap=twap, side_blind=[twap], capped=False
+    ) + bound_checks(scores, bound)
     require(checks)
     if not fitted.scales:
-        notes += ["features are scaled by the evaluated days themselves: the data has no train days"]
-    results = results_table(config, dataset, Fitted(scales, None, (), tuple(notes)), [*scores, bound], checks)
+        notes += [
+            "features are scaled by the evaluated days themselves: the data has no train days"
+        ]
+    results = results_table(
+        config, dataset, Fitted(scales, None, (), tuple(notes)), [*scores, bound], checks
+    )
     about = {key: facts.get(key) for key in ("name", "world", "trained_on", "seed", "work")}
     return results | {"policy": about | {"file": str(path), "isolation": isolation}}
 
 
-def _opening(place: Path, dataset: DataSet, config: BaselinesConfig, *, candidate: str) -> list[str]:
+def _opening(
+    place: Path, dataset: DataSet, config: BaselinesConfig, *, candidate: str
+) -> list[str]:
     """A run's policy on that run's own test days is one more opening of them: it stands in the record, and is told."""
     if config.split not in ("test", "all") or not RunFolder(place).archive.exists():
         return []
@@ -84,7 +103,9 @@ def policy_path(place: Path) -> Path:
     found = sorted(place.glob(POLICY)) if place.is_dir() else []
     best = [path for path in found if path.stem == "best"] or found
     if not best:
-        raise ConfigError(f"{place} is no policy and holds none; give a {POLICY} file or the folder of a run")
+        raise ConfigError(
+            f"{place} is no policy and holds none; give a {POLICY} file or the folder of a run"
+        )
     if len(best) > 1:
         names = ", ".join(path.name for path in best[:4])
         raise ConfigError(f"{place} holds {len(best)} policies ({names}, ...); name one of them")
@@ -92,15 +113,24 @@ def policy_path(place: Path) -> Path:
 
 
 def _actor(
-    path: Path, facts: dict[str, Any], room: TrainingRoom | None, *, horizon: int, rows: int
+    path: Path, facts: dict[str, Any], sandbox: SandboxedTrainer | None, *, horizon: int, rows: int
 ) -> tuple[Actor, str]:
     """The policy in use: a design of its own only behind the lock, the default one in this process."""
     neutral = Neutral(**facts["neutral"].get("static", {}))
-    if room is None:
+    if sandbox is None:
         return load_policy(path, Modules())[0].runner("static"), "not needed (default design)"
     weights = {WEIGHT + name: value.numpy() for name, value in read_weights(path)[0].items()}
-    trained = LockedTraining(
-        facts["design"], "ok", None, "", 0.0, facts["work"], (), facts["shape"], facts["action_map"], weights
-    )  # fmt: skip
-    actor = room.actor(trained, horizon=horizon, rows=rows, neutral=neutral)
+    trained = TrainedDesign(
+        facts["design"],
+        "ok",
+        None,
+        "",
+        0.0,
+        facts["work"],
+        (),
+        facts["shape"],
+        facts["action_map"],
+        weights,
+    )
+    actor = sandbox.actor(trained, horizon=horizon, rows=rows, neutral=neutral)
     return actor, actor.isolation

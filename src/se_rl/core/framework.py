@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.config import ConfigError, to_dict
-from se_rl.core.settings import RunConfig, preset
+from se_rl.records.settings import RunConfig, preset
 
 UPDATES_PER_WORK = 8.0
 """PPO updates of the default design in one work unit, about: how `max_inner_iterations` becomes a budget."""
@@ -43,7 +43,9 @@ class SERLConfig:
         static, dynamic = self.static_env_weight, self.dynamic_env_weight
         if not (0.0 <= static <= 1.0 and abs(static + dynamic - 1.0) <= 1e-9):
             weights = f"{static} and {dynamic}"
-            raise ConfigError(f"static_env_weight and dynamic_env_weight are {weights}; use two shares that sum to 1")
+            raise ConfigError(
+                f"static_env_weight and dynamic_env_weight are {weights}; use two shares that sum to 1"
+            )
 
     @property
     def run(self) -> RunConfig:
@@ -52,18 +54,31 @@ class SERLConfig:
         share = min(1.0, work / quick.work)
         screen, search, last = (max(FEWEST, round(share * orders)) for orders in quick.episodes)
         return replace(
-            quick, data=self.dataset, llm=self.llm_model_name or quick.llm, seed=self.seed,
-            iterations=self.max_outer_iterations, work=work, bank=max(FEWEST, round(share * quick.bank)),
-            episodes=(screen, search, last), epsilon=self.convergence_epsilon, learning_rate=self.learning_rate,
-            gamma=self.gamma, gae_lambda=self.gae_lambda, clip=self.clip_epsilon, initial_alpha=self.static_env_weight,
-            lora_rank=self.lora_rank, lora_alpha=self.lora_alpha,
-        )  # fmt: skip
+            quick,
+            data=self.dataset,
+            llm=self.llm_model_name or quick.llm,
+            seed=self.seed,
+            iterations=self.max_outer_iterations,
+            work=work,
+            bank=max(FEWEST, round(share * quick.bank)),
+            episodes=(screen, search, last),
+            epsilon=self.convergence_epsilon,
+            learning_rate=self.learning_rate,
+            gamma=self.gamma,
+            gae_lambda=self.gae_lambda,
+            clip=self.clip_epsilon,
+            initial_alpha=self.static_env_weight,
+            lora_rank=self.lora_rank,
+            lora_alpha=self.lora_alpha,
+        )
 
 
 class SERLFramework:
     """Both loops behind one call; the run's folder is `out`, by default one in `out/` named after the settings."""
 
-    def __init__(self, config: SERLConfig | RunConfig | None = None, *, out: str | Path | None = None) -> None:
+    def __init__(
+        self, config: SERLConfig | RunConfig | None = None, *, out: str | Path | None = None
+    ) -> None:
         given = config or SERLConfig()
         self.config = given.run if isinstance(given, SERLConfig) else given
         self.out = Path(out) if out else default_folder(self.config)
@@ -77,8 +92,8 @@ class SERLFramework:
 
 def default_folder(config: RunConfig) -> Path:
     """A folder of its own for every set of settings, so that other settings never meet an older run."""
-    from se_rl.core.compare import arm_of
     from se_rl.records.entries import key_of
+    from se_rl.scoring.comparison import arm_of
 
     settings = to_dict(config)
     arm = arm_of(settings).replace(" ", "-")

@@ -15,7 +15,7 @@ import torch
 from gymnasium.spaces import Box
 from torch import Tensor
 
-from se_rl.core.convergence import Convergence
+from se_rl.core.stopping import StopRule
 from se_rl.environments.execution_env import ExecutionEnvironment, limit_prices
 from se_rl.environments.metrics import Metrics, price_advantage
 from se_rl.environments.task import BUY, SELL, Orders
@@ -56,12 +56,16 @@ class TrainingLoopConfig:
             if not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} is {value!r}; use a whole number, {least} or more")
         if not 0 < self.convergence_tolerance < np.inf:
-            raise ValueError(f"convergence_tolerance is {self.convergence_tolerance}; use a positive number of bps")
+            raise ValueError(
+                f"convergence_tolerance is {self.convergence_tolerance}; use a positive number of bps"
+            )
         if not 0 <= self.ema_decay < 1:
             raise ValueError(f"ema_decay is {self.ema_decay}; use a number from 0 to below 1")
         alpha, beta = self.initial_alpha, self.initial_beta
         if not (0 <= alpha <= 1 and abs(alpha + beta - 1.0) < 1e-9):
-            raise ValueError(f"initial_alpha {alpha} and initial_beta {beta} are no shares; use two that sum to 1")
+            raise ValueError(
+                f"initial_alpha {alpha} and initial_beta {beta} are no shares; use two that sum to 1"
+            )
 
 
 class SERLTrainingLoop:
@@ -94,7 +98,7 @@ class SERLTrainingLoop:
         A training that diverges stops, and the agent has the weights of its last whole iteration again.
         """
         history: list[dict[str, Any]] = []
-        state = Convergence(self.config.convergence_tolerance, self.config.ema_decay)
+        state = StopRule(self.config.convergence_tolerance, self.config.ema_decay)
         reason = f"budget: {self.config.max_outer_iterations} outer iterations"
         metrics, _ = self.evaluate()
         for iteration in range(1, self.config.max_outer_iterations + 1):
@@ -109,17 +113,33 @@ class SERLTrainingLoop:
             state = state.moved(metrics["PA"])
             weights = {"alpha": self.balance.alpha, "beta": self.balance.beta}
             history.append(
-                {"iteration": iteration, "PA": metrics["PA"], "PA_ema": state.ema, **by_world, **weights, **losses}
+                {
+                    "iteration": iteration,
+                    "PA": metrics["PA"],
+                    "PA_ema": state.ema,
+                    **by_world,
+                    **weights,
+                    **losses,
+                }
             )
             if state.reached:
                 reason = f"converged: PA_ema moved less than {state.tolerance} bps in each of {state.window} iterations"
                 break
-        return {"history": history, "final_metrics": metrics, "stop_reason": reason, "iterations": len(history)}
+        return {
+            "history": history,
+            "final_metrics": metrics,
+            "stop_reason": reason,
+            "iterations": len(history),
+        }
 
     def evaluate(self) -> tuple[dict[str, float], dict[str, float]]:
         """The metrics over the validation orders of both worlds together, and PA in each; void orders do not count."""
-        outcomes = {name: ground.validate(self.agent.policy) for name, ground in self.worlds.items()}
-        metrics = Metrics.of(*(np.concatenate(columns) for columns in zip(*outcomes.values(), strict=True)))
+        outcomes = {
+            name: ground.validate(self.agent.policy) for name, ground in self.worlds.items()
+        }
+        metrics = Metrics.of(
+            *(np.concatenate(columns) for columns in zip(*outcomes.values(), strict=True))
+        )
         return metrics.as_dict(), {f"PA_{name}": _mean(pa) for name, (pa, _) in outcomes.items()}
 
     def _train(self) -> dict[str, float]:
@@ -146,7 +166,9 @@ class SERLTrainingLoop:
 class _Ground:
     """An environment in training: orders from its source, played in its batched core, and its validation orders."""
 
-    def __init__(self, env: ExecutionEnvironment, config: TrainingLoopConfig, *, seed: np.random.SeedSequence) -> None:
+    def __init__(
+        self, env: ExecutionEnvironment, config: TrainingLoopConfig, *, seed: np.random.SeedSequence
+    ) -> None:
         self.env, self._orders = env, max(FEWEST_ORDERS, config.samples // env.config.total_time)
         draws, noise, chosen, self._markets = seed.spawn(4)
         self._rng = np.random.default_rng(draws)
@@ -178,24 +200,38 @@ class _Ground:
 
     @torch.no_grad()
     def _run(
-        self, policy: Policy, orders: Orders, rng: np.random.Generator, *, noise: torch.Generator | None
+        self,
+        policy: Policy,
+        orders: Orders,
+        rng: np.random.Generator,
+        *,
+        noise: torch.Generator | None,
     ) -> tuple[Rollout, Tensor]:
         """Play whole orders as `PPOAgent.select_action` would, all at once; the rollout and the environment's rewards."""
         steps, n, used = orders.horizon, len(orders), policy.actions
-        observations, outputs = torch.empty((steps, n, policy.observation_size)), torch.empty((steps, n, used))
+        observations, outputs = (
+            torch.empty((steps, n, policy.observation_size)),
+            torch.empty((steps, n, used)),
+        )
         log_probs, values, rewards = torch.empty((3, steps, n))
         spread = torch.exp(policy.log_std)
         observation = self.env.start(orders, rng)
         for t in range(steps):
             observations[t] = torch.from_numpy(observation)
             mean, values[t], _ = policy(observations[t][:, None])
-            outputs[t] = mean if noise is None else mean + spread * torch.randn((n, used), generator=noise)
+            outputs[t] = (
+                mean if noise is None else mean + spread * torch.randn((n, used), generator=noise)
+            )
             log_probs[t] = policy.log_prob(mean, outputs[t])
             observation = self._step(torch.sigmoid(outputs[t]).double().numpy())
             rewards[t] = torch.from_numpy(self.env.core.reward)
-        void = getattr(self.env.core, "broken", np.zeros(n, np.bool_))  # a replay has nothing that breaks
+        void = getattr(
+            self.env.core, "broken", np.zeros(n, np.bool_)
+        )  # a replay has nothing that breaks
         kept = torch.from_numpy(~void)
-        return Rollout(observations, outputs, log_probs, values, torch.zeros((0, steps, n)), (), kept), rewards
+        return Rollout(
+            observations, outputs, log_probs, values, torch.zeros((0, steps, n)), (), kept
+        ), rewards
 
     def _step(self, unit: npt.NDArray[np.float64]) -> npt.NDArray[np.float32]:
         """One step of every order by actions in [0, 1], stretched to the environment's action space."""
@@ -204,7 +240,11 @@ class _Ground:
         space, core = self.env.action_space, self.env.core
         assert isinstance(space, Box)  # of every execution environment
         actions = space.low + (space.high - space.low) * unit
-        limits = limit_prices(core, actions[:, 1], self.env.config.price_range_bps) if unit.shape[1] > 1 else None
+        limits = (
+            limit_prices(core, actions[:, 1], self.env.config.price_range_bps)
+            if unit.shape[1] > 1
+            else None
+        )
         return core.step(actions[:, 0], limits)
 
 
@@ -212,13 +252,17 @@ def _fitting(env: ExecutionEnvironment, agent: PPOAgent, name: str) -> Execution
     """The environment without wrappers, refused unless the agent fits it."""
     bare = getattr(env, "unwrapped", env)
     if not isinstance(bare, ExecutionEnvironment):
-        raise ValueError(f"{name}_env is a {type(env).__name__}; give a StaticEnvironment or DynamicEnvironment")
+        raise ValueError(
+            f"{name}_env is a {type(env).__name__}; give a StaticEnvironment or DynamicEnvironment"
+        )
     for what, own, space in (
         ("state_dim", agent.state_dim, bare.observation_space),
         ("action_dim", agent.action_dim, bare.action_space),
     ):
         if (own,) != space.shape:
-            raise ValueError(f"the agent's {what} is {own}, but {name}_env is {space}; make the agent with its size")
+            raise ValueError(
+                f"the agent's {what} is {own}, but {name}_env is {space}; make the agent with its size"
+            )
     return bare
 
 
@@ -236,20 +280,32 @@ class FinancialMetricsCalculator:
         and `initial_inventories` to fully executed orders. `quantities` adds PA_weighted, `returns` mean_return.
         """
         columns = {
-            name: np.atleast_1d(np.asarray(value, np.float64)) for name, value in results.items() if value is not None
+            name: np.atleast_1d(np.asarray(value, np.float64))
+            for name, value in results.items()
+            if value is not None
         }
         for name in ("execution_prices", "benchmark_prices"):
             if name not in columns:
                 raise ValueError(f"{name} is missing; give one price per order")
         prices, benchmark = columns["execution_prices"], columns["benchmark_prices"]
-        for name in ("benchmark_prices", "sides", "quantities", "final_inventories", "initial_inventories"):
+        for name in (
+            "benchmark_prices",
+            "sides",
+            "quantities",
+            "final_inventories",
+            "initial_inventories",
+        ):
             if name in columns and len(columns[name]) != len(prices):
-                raise ValueError(f"{name} has {len(columns[name])} values for {len(prices)} orders; give one per order")
+                raise ValueError(
+                    f"{name} has {len(columns[name])} values for {len(prices)} orders; give one per order"
+                )
         if not (np.all(np.isfinite(prices)) and np.all(benchmark > 0)):
             raise ValueError("prices must be finite and benchmark_prices positive")
         pa = price_advantage(prices, benchmark, columns.get("sides", np.ones(len(prices))))
         left = columns.get("final_inventories", np.zeros(len(prices)))
-        metrics = Metrics.of(pa, np.abs(left) / columns.get("initial_inventories", np.ones(len(prices)))).as_dict()
+        metrics = Metrics.of(
+            pa, np.abs(left) / columns.get("initial_inventories", np.ones(len(prices)))
+        ).as_dict()
         if "quantities" in columns:
             metrics["PA_weighted"] = float(np.average(pa, weights=columns["quantities"]))
         if "returns" in columns:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from se_rl.evaluation.standing import Standing
+from se_rl.scoring.standing import Standing
 
 
 @dataclass
@@ -31,7 +31,9 @@ class ParetoParents:
             holder, level = self.default, 0.0
             for one in standings:
                 value = _in_regime(one, regime, shrunk)
-                if value is not None and value > level + (one.se if holder != self.default else 0.0):
+                if value is not None and value > level + (
+                    one.se if holder != self.default else 0.0
+                ):
                     holder, level = one.candidate, value
             self.holders[regime] = holder
 

@@ -25,9 +25,14 @@ def data_facts(dataset: DataSet) -> dict[str, Any]:
             )
     days = {f"{split}_days": len(dataset.dates(split)) for split in ("train", "valid", "test")}
     return {
-        "name": dataset.name, "synthetic": data.provenance.synthetic, "sha256": data_hash(data),
-        "symbols": len(data.symbols), "first_date": int(data.dates[0]), "last_date": int(data.dates[-1]), **days,
-    }  # fmt: skip
+        "name": dataset.name,
+        "synthetic": data.provenance.synthetic,
+        "sha256": data_hash(data),
+        "symbols": len(data.symbols),
+        "first_date": int(data.dates[0]),
+        "last_date": int(data.dates[-1]),
+        **days,
+    }
 
 
 def data_hash(data: MarketData) -> str:

@@ -16,21 +16,21 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.config import ConfigError, load_yaml
-from se_rl.core.examiner import Open, opened
-from se_rl.core.ladder import SCREEN, SEARCH
-from se_rl.core.proposing import hashes
+from se_rl.core.operators import hashes
 from se_rl.core.run import Run
-from se_rl.core.settings import RunConfig
-from se_rl.core.workshop import Job
 from se_rl.data.market_data import MarketData
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes
-from se_rl.evaluation.execution import Actor, execute
+from se_rl.executors.training_pool import TrainingJob
 from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, design_id
 from se_rl.records.run_folder import RunFolder
+from se_rl.records.settings import RunConfig
+from se_rl.scoring.execution import Actor, execute
+from se_rl.scoring.ladder import SCREEN, SEARCH
+from se_rl.scoring.validation import Open, opened
 
 Say = Callable[[str], None]
 
@@ -61,8 +61,13 @@ def replay(
         _same_data(begun.get("data", {}), run.facts)
         found = []
         for candidate, evaluations in stored:
-            scratch.add_candidate(replace(candidate, parents=()), archive.sources(candidate))  # they are not in scratch
-            found.append(_again(run, candidate, evaluations) | {"same_code": begun.get("code_hash") == run.code})
+            scratch.add_candidate(
+                replace(candidate, parents=()), archive.sources(candidate)
+            )  # they are not in scratch
+            found.append(
+                _again(run, candidate, evaluations)
+                | {"same_code": begun.get("code_hash") == run.code}
+            )
         return found
 
 
@@ -70,32 +75,43 @@ def _trained(archive: Archive, candidate: Candidate, rung: int | None) -> list[E
     found = [e for e in archive.evaluations(candidate.id) if rung is None or e.rung == rung]
     if not found:
         where = "" if rung is None else f" at rung {rung}"
-        raise ConfigError(f"design {candidate.id} was not trained{where}; se-rl show lists the rungs")
+        raise ConfigError(
+            f"design {candidate.id} was not trained{where}; se-rl show lists the rungs"
+        )
     return found
 
 
 def _again(run: Run, candidate: Candidate, stored: Sequence[Evaluation]) -> dict[str, Any]:
     """One design's trainings once more, each beside what stands in the record."""
-    workshop, rows = run.workshop, []
+    training_pool, rows = run.training_pool, []
     run.say(f"training {candidate.id} again, {len(stored)} times")
-    jobs = [Job(candidate, e.rung, e.seed) for e in stored]
-    again = {(job.rung, job.seed): e for job, e, _ in workshop.evaluate(jobs)}
+    jobs = [TrainingJob(candidate, e.rung, e.seed) for e in stored]
+    again = {(job.rung, job.seed): e for job, e, _ in training_pool.evaluate(jobs)}
     for e in stored:
         new, blind = again[e.rung, e.seed], None
         same = (new.arrays, new.policy, new.status) == (e.arrays, e.policy, e.status)
         if new.ok and run.config.worlds != "dynamic":
-            policy = workshop.opened(workshop.policy(candidate, new))
-            blind = future_blind(workshop.examiner.data, run.config, policy, run.scales)
-        rows.append({
-            "rung": e.rung, "seed": e.seed, "stored": dict(e.scores), "again": dict(new.scores), "equal": same,
-            "reason": new.reason, "future_blind": blind,
-        })  # fmt: skip
+            policy = training_pool.opened(training_pool.policy(candidate, new))
+            blind = future_blind(training_pool.validation.data, run.config, policy, run.scales)
+        rows.append(
+            {
+                "rung": e.rung,
+                "seed": e.seed,
+                "stored": dict(e.scores),
+                "again": dict(new.scores),
+                "equal": same,
+                "reason": new.reason,
+                "future_blind": blind,
+            }
+        )
         run.say(f"rung {e.rung}, seed {e.seed}: {'the same bits' if same else 'DIFFERENT'}")
     return {
-        "design": candidate.id, "evaluations": rows, "equal": all(row["equal"] for row in rows),
+        "design": candidate.id,
+        "evaluations": rows,
+        "equal": all(row["equal"] for row in rows),
         "future_blind": all(row["future_blind"] is not False for row in rows),
         "isolation": ", ".join(sorted({e.isolation for e in again.values()})),
-    }  # fmt: skip
+    }
 
 
 def score_by_hand(
@@ -110,13 +126,15 @@ def score_by_hand(
         sources = {name: _read(path) for name, path in files.items()}
         for code_type, text in sources.items():
             if (problem := check_source(text, code_type)) is not None:  # before anything heavy
-                raise ConfigError(f"{files[code_type]} is no valid {code_type} (static): {problem.message}")
+                raise ConfigError(
+                    f"{files[code_type]} is no valid {code_type} (static): {problem.message}"
+                )
         run = Run(config, folder, archive, say=say, unsafe=unsafe)
         stack.callback(run.close)
         _same_data((archive.find("run_started") or {}).get("data", {}), run.facts)
         for code_type, text in sources.items():
             say(f"validating {code_type}")
-            verdict = run.workshop.validate(text, code_type)
+            verdict = run.training_pool.validate(text, code_type)
             if not verdict.is_valid:
                 raise ConfigError(
                     f"{files[code_type]} is no valid {code_type} ({verdict.stage}): {verdict.error_message}"
@@ -131,13 +149,25 @@ def score_by_hand(
             candidate.id,
             ladder.default.id,
         }
-        ladder.run([archive.candidate(name) for name in sorted(others)], SEARCH, range(config.seeds[SEARCH]))
+        ladder.run(
+            [archive.candidate(name) for name in sorted(others)],
+            SEARCH,
+            range(config.seeds[SEARCH]),
+        )
         rows = [
-            {"design": s.candidate, "score": s.score, "se": s.se, "ci95": list(s.ci95), "by_world": dict(s.by_world)}
+            {
+                "design": s.candidate,
+                "score": s.score,
+                "se": s.se,
+                "ci95": list(s.ci95),
+                "by_world": dict(s.by_world),
+            }
             for (name, rung), s in sorted(ladder.standings.items(), key=lambda item: -item[1].score)
             if rung == SEARCH and name != ladder.default.id
         ]
-        place_of = next((i + 1 for i, row in enumerate(rows) if row["design"] == candidate.id), None)
+        place_of = next(
+            (i + 1 for i, row in enumerate(rows) if row["design"] == candidate.id), None
+        )
         return {
             "design": candidate.id,
             "place": place_of,
@@ -147,7 +177,9 @@ def score_by_hand(
         }
 
 
-def future_blind(data: MarketData, config: RunConfig, open_policy: Open, scales: Any, *, seed: int = 0) -> bool:
+def future_blind(
+    data: MarketData, config: RunConfig, open_policy: Open, scales: Any, *, seed: int = 0
+) -> bool:
     """Whether a policy's actions stay the same, bit for bit, when everything after the middle of its window is shuffled."""
     day = max(0, len(data.dates) - 2)
     orders = order_pairs(data, config.horizon, dates=data.dates[day : day + 1])
@@ -157,7 +189,9 @@ def future_blind(data: MarketData, config: RunConfig, open_policy: Open, scales:
     bar = int(orders.start.min()) + steps
     seen = []
     for bars in (data, _shuffled(data, day, bar, rng=np.random.default_rng(seed))):
-        world = StaticWorld(bars, horizon=config.horizon, dates=data.dates[day : day + 1], scales=scales)
+        world = StaticWorld(
+            bars, horizon=config.horizon, dates=data.dates[day : day + 1], scales=scales
+        )
         actor = _Watched(opened(world, orders, open_policy, agents=agents))
         execute(world, actor, Episodes(orders))
         actor.close()
@@ -174,7 +208,9 @@ class _Watched:
     def start(self, n: int, horizon: int) -> None:
         self._inner.start(n, horizon)
 
-    def act(self, observation: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def act(
+        self, observation: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         ratio, offset = self._inner.act(observation)
         self.actions.append(np.stack([ratio, offset], axis=-1))
         return ratio, offset
@@ -198,14 +234,20 @@ def _shuffled(data: MarketData, day: int, bar: int, *, rng: np.random.Generator)
     return replace(data, **arrays)
 
 
-def _opened(stack: ExitStack, place: Path, *, read_only: bool) -> tuple[RunFolder, Archive, RunConfig]:
+def _opened(
+    stack: ExitStack, place: Path, *, read_only: bool
+) -> tuple[RunFolder, Archive, RunConfig]:
     folder = RunFolder(place)
     if not folder.archive.exists():
-        raise ConfigError(f"{place} holds no run (no {folder.archive.name}); give the folder of one")
+        raise ConfigError(
+            f"{place} holds no run (no {folder.archive.name}); give the folder of one"
+        )
     if not read_only:
         stack.enter_context(folder)
     config = load_yaml(RunConfig, folder.config)
-    archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs, read_only=read_only))
+    archive = stack.enter_context(
+        Archive.open(folder.archive, blobs=folder.blobs, read_only=read_only)
+    )
     return folder, archive, config
 
 
@@ -229,7 +271,9 @@ def accepted(place: Path, *, rung: int | None = None) -> list[str]:
         _, archive, _ = _opened(stack, place, read_only=True)
         done = archive.evaluations()
     worth = {e.candidate for e in done if e.ok and e.rung >= SEARCH}
-    found = list(dict.fromkeys(e.candidate for e in done if e.candidate in worth and rung in (None, e.rung)))
+    found = list(
+        dict.fromkeys(e.candidate for e in done if e.candidate in worth and rung in (None, e.rung))
+    )
     if not found:
         raise ConfigError(
             f"{place} holds no design that was trained longer than a screen; let `se-rl run` go on with it"

@@ -14,19 +14,19 @@ import numpy as np
 
 from se_rl.config import ConfigError
 from se_rl.core.bandit import AdditiveBandit
-from se_rl.core.convergence import Convergence
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
-from se_rl.core.ladder import SCREEN, Ladder, Tell
+from se_rl.core.operators import OPERATORS, Plan, Proposed, ask, drawn, swap
 from se_rl.core.parents import ParetoParents
-from se_rl.core.proposing import OPERATORS, Plan, Proposed, ask, drawn, swap
-from se_rl.core.settings import RunConfig
-from se_rl.core.workshop import Workshop
+from se_rl.core.stopping import StopRule
+from se_rl.executors.training_pool import TrainingPool
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.high_level_enhancement import Tried
-from se_rl.llm.low_level_enhancement import Outcome
+from se_rl.llm.low_level_enhancement import DesignOutcome
 from se_rl.llm.prompts import module_text
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, Instruction, design_id, key_of
+from se_rl.records.settings import RunConfig
+from se_rl.scoring.ladder import SCREEN, Ladder, Tell
 
 FAILURE_REWARD = -0.3
 """What the bandit books for a design that gave no score or was none of its own, bps."""
@@ -41,7 +41,7 @@ class Search:
         self,
         config: RunConfig,
         archive: Archive,
-        workshop: Workshop,
+        training_pool: TrainingPool,
         designers: Designers,
         kit: DualLevelEnhancementKit,
         *,
@@ -49,10 +49,15 @@ class Search:
         spent: Callable[[], str] = lambda: "",
     ) -> None:
         self.config, self.archive, self.designers, self.kit, self.tell, self._spent = (
-            config, archive, designers, kit, tell, spent,
-        )  # fmt: skip
+            config,
+            archive,
+            designers,
+            kit,
+            tell,
+            spent,
+        )
         self.default = Candidate(design_id({}), {}, DEFAULT)
-        self.ladder = Ladder(config, archive, workshop, self.default, tell=tell)
+        self.ladder = Ladder(config, archive, training_pool, self.default, tell=tell)
         self.known: dict[str, Candidate] = {}
         self.sources: dict[str, Mapping[str, str]] = {}
         self.instructions: dict[str, Instruction] = {}
@@ -60,8 +65,8 @@ class Search:
         self.parents = ParetoParents(self.default.id)
         self.bandit = AdditiveBandit(
             {"module": config.modules, "operator": OPERATORS, "model": (UNTOUCHED, ADAPTED)}
-        )  # fmt: skip
-        self.progress = Convergence(config.epsilon)
+        )
+        self.progress = StopRule(config.epsilon)
         self.best, self.calm = self.default.id, 0
 
     def begin(self) -> None:
@@ -92,7 +97,9 @@ class Search:
         """Step 3: what each new design gained over its parent on validation, and who is best now."""
         new = [one.candidate for one in designs if not one.candidate.twin]
         gains = {c.id: gain for c in new if (gain := self.ladder.gain(c)) is not None}
-        stands = [s for name in self.known if (s := self.ladder.longest(name)) and name != self.default.id]
+        stands = [
+            s for name in self.known if (s := self.ladder.longest(name)) and name != self.default.id
+        ]
         self.parents.rank(stands, self.ladder.ranking())
         leader = self.ladder.leader()
         self.calm = 0 if leader != self.best or self.calm >= PLATEAU else self.calm + 1
@@ -100,10 +107,14 @@ class Search:
         for one in designs:
             if one.arm.get("operator") in OPERATORS:
                 lost = bool(one.candidate.twin)
-                self.bandit.observe(one.arm, FAILURE_REWARD if lost else gains.get(one.candidate.id, FAILURE_REWARD))
+                self.bandit.observe(
+                    one.arm, FAILURE_REWARD if lost else gains.get(one.candidate.id, FAILURE_REWARD)
+                )
         return gains
 
-    def enhance(self, iteration: int, designs: Sequence[Proposed], gains: Mapping[str, float]) -> dict[str, Any]:
+    def enhance(
+        self, iteration: int, designs: Sequence[Proposed], gains: Mapping[str, float]
+    ) -> dict[str, Any]:
         """Step 4: better prompts and better weights, from what the designs gained."""
         outcomes = [self._outcome(one, gains) for one in designs if one.proposal is not None]
         changed = self.designers.enhance(self.kit, outcomes, iteration)
@@ -133,14 +144,22 @@ class Search:
         valid = sum(not c.reason for c in others)
         scored = sum((c.id, SCREEN) in self.ladder.standings for c in others)
         return {
-            "proposed": self.proposed, "valid": valid, "scored": scored, "failed": len(others) - scored,
+            "proposed": self.proposed,
+            "valid": valid,
+            "scored": scored,
+            "failed": len(others) - scored,
             "repeated": self.repeated,
-        }  # fmt: skip
+        }
 
-    def _siblings(self, iteration: int, group: int, n: int, rng: np.random.Generator) -> list[Proposed]:
+    def _siblings(
+        self, iteration: int, group: int, n: int, rng: np.random.Generator
+    ) -> list[Proposed]:
         """The designs of one prompt, or of one crossover."""
         if self.config.arm == "random":
-            return [drawn(self.config.modules, self.default, iteration, group * n + i, rng) for i in range(n)]
+            return [
+                drawn(self.config.modules, self.default, iteration, group * n + i, rng)
+                for i in range(n)
+            ]
         fresh = not self.config.evolves or self.calm >= PLATEAU
         parent = self.default if fresh else self.known[self.parents.choose(rng)]
         arm = self._arm(parent, iteration, group, rng)
@@ -154,17 +173,23 @@ class Search:
         avoid = [sources[module] for sources in self.sources.values() if module in sources]
         return ask(plan, self.designers.writer(arm["model"]), n, seed=seed, avoid=avoid)
 
-    def _arm(self, parent: Candidate, iteration: int, group: int, rng: np.random.Generator) -> dict[str, str]:
+    def _arm(
+        self, parent: Candidate, iteration: int, group: int, rng: np.random.Generator
+    ) -> dict[str, str]:
         """Which module to change, how, and by which version of the model."""
         if not self.config.evolves:  # the same prompt over and over, one module after the other
             turn = (iteration - 1) * self.config.parents + group
             module = self.config.modules[turn % len(self.config.modules)]
             return {"module": module, "operator": "draft", "model": UNTOUCHED}
-        return self.bandit.choose(rng, allowed=[arm for arm in self.bandit.arms() if self._possible(arm, parent)])
+        return self.bandit.choose(
+            rng, allowed=[arm for arm in self.bandit.arms() if self._possible(arm, parent)]
+        )
 
     def _possible(self, arm: Mapping[str, str], parent: Candidate) -> bool:
         operator, module = arm["operator"], arm["module"]
-        if arm["model"] not in self.designers.arms or (operator == "crossover" and arm["model"] != UNTOUCHED):
+        if arm["model"] not in self.designers.arms or (
+            operator == "crossover" and arm["model"] != UNTOUCHED
+        ):
             return False
         if self.calm >= PLATEAU:
             return operator == "draft"
@@ -178,27 +203,47 @@ class Search:
         """Scored designs whose version of a module makes a new design of the parent, the latest of each version."""
         scored = (self.known[name] for name, rung in self.ladder.standings if rung == SCREEN)
         versions = {c.modules[module]: c for c in scored if module in c.modules}
-        return [c for sha, c in versions.items() if design_id({**parent.modules, module: sha}) not in self.known]
+        return [
+            c
+            for sha, c in versions.items()
+            if design_id({**parent.modules, module: sha}) not in self.known
+        ]
 
     def _failures(self, module: str) -> list[tuple[str, str]]:
         """Sources of a module that failed and can be shown, with the reason."""
         told = {c.id: c.reason for c in self.known.values() if c.reason} | self.ladder.failures
-        mine = [(self.known[name], reason) for name, reason in told.items() if self.known[name].module == module]
+        mine = [
+            (self.known[name], reason)
+            for name, reason in told.items()
+            if self.known[name].module == module
+        ]
         texts = ((self.sources[c.id].get(module, ""), reason) for c, reason in mine)
         return [(text, reason) for text, reason in texts if module_text(text).strip()]
 
-    def _plan(self, iteration: int, arm: Mapping[str, str], parent: Candidate, rng: np.random.Generator) -> Plan:
-        macro, micro = (self._know(choice.instruction) for choice in self.kit.choose(arm["module"], rng))
+    def _plan(
+        self, iteration: int, arm: Mapping[str, str], parent: Candidate, rng: np.random.Generator
+    ) -> Plan:
+        macro, micro = (
+            self._know(choice.instruction) for choice in self.kit.choose(arm["module"], rng)
+        )
         tried = self._failures(arm["module"]) if arm["operator"] == "repair" else []
         failed = tried[int(rng.integers(len(tried)))] if tried else None
         at = self.ladder.standings.get((parent.id, SCREEN))
         shown = 2 if self.designers.constrained else 6  # what a prompt has room for
         history = self.kit.history(arm["module"], shown) if self.config.evolves else []
         return Plan(
-            iteration, arm, parent, self.sources[parent.id], macro, micro, history, at.score if at else 0.0, failed
-        )  # fmt: skip
+            iteration,
+            arm,
+            parent,
+            self.sources[parent.id],
+            macro,
+            micro,
+            history,
+            at.score if at else 0.0,
+            failed,
+        )
 
-    def _outcome(self, one: Proposed, gains: Mapping[str, float]) -> Outcome:
+    def _outcome(self, one: Proposed, gains: Mapping[str, float]) -> DesignOutcome:
         """What one answer of the model came to; a repeat gained what its twin did, and is no new try."""
         assert one.proposal is not None
         candidate = one.candidate
@@ -209,12 +254,24 @@ class Search:
         asked = self.instructions[candidate.micro].text if candidate.micro else ""
         source = one.sources[candidate.module]
         tried = Tried(
-            candidate.id, candidate.module, source, score, float("nan") if gain is None else gain, asked, reason
+            candidate.id,
+            candidate.module,
+            source,
+            score,
+            float("nan") if gain is None else gain,
+            asked,
+            reason,
         )
-        return Outcome(
-            one.proposal, gain, candidate.behaviour, bool(candidate.twin), one.prompt, candidate.module,
-            tuple(name for name in (candidate.macro, candidate.micro) if name), None if candidate.twin else tried,
-        )  # fmt: skip
+        return DesignOutcome(
+            one.proposal,
+            gain,
+            candidate.behaviour,
+            bool(candidate.twin),
+            one.prompt,
+            candidate.module,
+            tuple(name for name in (candidate.macro, candidate.micro) if name),
+            None if candidate.twin else tried,
+        )
 
     def _record(self, one: Proposed) -> Proposed:
         """Write a proposal down; one that repeats an earlier design is counted, and not trained again."""
@@ -223,14 +280,24 @@ class Search:
         if candidate.id in self.known:
             self.repeated += 1
             repeat = replace(candidate, twin=candidate.id)
-            place = [candidate.iteration, candidate.operator, candidate.module, candidate.place, self.proposed]
+            place = [
+                candidate.iteration,
+                candidate.operator,
+                candidate.module,
+                candidate.place,
+                self.proposed,
+            ]
             self._event("repeated", key_of("repeated", *place), {**asdict(repeat), "behaviour": []})
             return replace(one, candidate=repeat)
         prompt = self.archive.put_blob(one.prompt.encode()) if one.prompt else ""
         call, _ = self.designers.call_of(one.proposal) if one.proposal else ("", 0)
         candidate = replace(candidate, prompt=prompt, call=call)
         self.known[candidate.id], self.sources[candidate.id] = candidate, one.sources
-        self.tell("proposed", asdict(candidate), stored=not self.archive.add_candidate(candidate, one.sources))
+        self.tell(
+            "proposed",
+            asdict(candidate),
+            stored=not self.archive.add_candidate(candidate, one.sources),
+        )
         return replace(one, candidate=candidate)
 
     def _know(self, instruction: Instruction) -> Instruction:

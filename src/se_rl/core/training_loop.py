@@ -17,15 +17,21 @@ if TYPE_CHECKING:
 __all__ = ["FinancialMetricsCalculator", "SERLTrainingLoop", "TrainingLoopConfig", "evolve"]
 
 
-def evolve(search: Search, *, after: Callable[[int, Mapping[str, Any]], None] = lambda *_: None) -> str:
+def evolve(
+    search: Search, *, after: Callable[[int, Mapping[str, Any]], None] = lambda *_: None
+) -> str:
     """Run Algorithm 1 to its end and say why it ended; `after` hears what each outer iteration brought."""
     search.begin()
     for iteration in count(1):
         designs = search.design(iteration)  # 1 design      A <- LLM(prompt, archive)
         search.train(designs)  # 2 train       pi <- inner loop(A)
-        gains = search.evaluate(designs)  # 3 evaluate    PA against the default's on the same orders
+        gains = search.evaluate(
+            designs
+        )  # 3 evaluate    PA against the default's on the same orders
         changed = search.enhance(iteration, designs, gains)  # 4 enhance     prompts and weights
-        reason = search.converged(iteration)  # 5 converged?  the smoothed score stands still, or a budget is spent
+        reason = search.converged(
+            iteration
+        )  # 5 converged?  the smoothed score stands still, or a budget is spent
         after(iteration, {"designs": designs, "gains": gains, "changed": changed})
         if reason:
             return reason

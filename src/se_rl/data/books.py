@@ -29,7 +29,9 @@ NEW, PARTIAL_CANCEL, DELETE, EXECUTION, HIDDEN_EXECUTION, CROSS, HALT = range(1,
 _MINUTE_MS, _DAY_MS = 60_000, 86_400_000
 _BAR_LEVELS = 5
 _MESSAGE_COLUMNS = ["time_s", "type", "order_id", "size", "price_e4", "direction"]
-_BOOK_COLUMNS = [f"{name}{level}" for level in range(1, 1001) for name in ("ask", "asz", "bid", "bsz")]
+_BOOK_COLUMNS = [
+    f"{name}{level}" for level in range(1, 1001) for name in ("ask", "asz", "bid", "bsz")
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,19 +57,34 @@ class BookHistory:
     sha256: str = ""
 
     def __post_init__(self) -> None:
-        rows = {f.name: len(v) for f in fields(self) if isinstance(v := getattr(self, f.name), np.ndarray)}
+        rows = {
+            f.name: len(v)
+            for f in fields(self)
+            if isinstance(v := getattr(self, f.name), np.ndarray)
+        }
         if len(set(rows.values())) > 1 or not len(self.time_ns):
             raise DataError(
                 f"{self.symbol} {self.date} has rows {rows}; give as many book rows as messages, at least one"
             )
-        self._refuse(np.diff(self.time_ns, prepend=self.time_ns[0]) < 0, "time_ns", "sort messages and book by time")
+        self._refuse(
+            np.diff(self.time_ns, prepend=self.time_ns[0]) < 0,
+            "time_ns",
+            "sort messages and book by time",
+        )
         self._refuse((self.kind < NEW) | (self.kind > HALT), "kind", "LOBSTER types are 1 to 7")
         order = self.kind < HALT
         self._refuse((self.size <= 0) & order, "size", "sizes must be positive")
         self._refuse((self.price_e4 <= 0) & order, "price_e4", "prices must be positive")
-        self._refuse((abs(self.direction) != 1) & order, "direction", "it must be +1 (buy) or -1 (sell)")
-        for name, price, size in (("bid", self.bid_e4, self.bid_size), ("ask", -self.ask_e4, self.ask_size)):
-            self._refuse(np.any(size < 0, axis=1), f"{name}_size", "displayed sizes must not be negative")
+        self._refuse(
+            (abs(self.direction) != 1) & order, "direction", "it must be +1 (buy) or -1 (sell)"
+        )
+        for name, price, size in (
+            ("bid", self.bid_e4, self.bid_size),
+            ("ask", -self.ask_e4, self.ask_size),
+        ):
+            self._refuse(
+                np.any(size < 0, axis=1), f"{name}_size", "displayed sizes must not be negative"
+            )
             worst_if_empty = np.where(size > 0, price, np.iinfo(np.int32).min)
             unsorted = np.any(worst_if_empty[:, 1:] > worst_if_empty[:, :-1], axis=1)
             self._refuse(unsorted, f"{name}_e4", "sort the levels, best price first")
@@ -76,7 +93,9 @@ class BookHistory:
         if bad.any():
             row = int(bad.argmax())
             seen = getattr(self, field)[row].tolist()
-            raise DataError(f"the book of {self.symbol} on {self.date}: {field} is {seen} in row {row}; {mend}")
+            raise DataError(
+                f"the book of {self.symbol} on {self.date}: {field} is {seen} in row {row}; {mend}"
+            )
 
     def bar_ranges(self, *, bar_seconds: int = 60) -> Int64:
         """Index of the first message of each bar, and one past the last message of the last bar: int64[bars + 1]."""
@@ -91,7 +110,11 @@ class BookHistory:
         return _bars(
             Provenance(f"{self.symbol} {self.date} book", self.sha256, adjusted=False, notes=notes),
             (self.symbol, np.array([self.date]), _session(bar_seconds)[0]),
-            trades=(np.searchsorted(ranges, inside, side="right") - 1, self.price_e4[inside], self.size[inside]),
+            trades=(
+                np.searchsorted(ranges, inside, side="right") - 1,
+                self.price_e4[inside],
+                self.size[inside],
+            ),
             quotes=_quotes_at(self, ranges[1:] - 1),
         )
 
@@ -108,7 +131,9 @@ class _Ticks:
         backwards = np.diff(self.stamp_ms) < 0
         if backwards.any():
             row = int(backwards.argmax()) + 1
-            raise DataError(f"ticks of {self.symbol}: row {row} is earlier than the one before; sort by date and time")
+            raise DataError(
+                f"ticks of {self.symbol}: row {row} is earlier than the one before; sort by date and time"
+            )
 
     @property
     def stamp_ms(self) -> Int64:
@@ -140,12 +165,23 @@ def read_lobster(messages: Path | str, book: Path | str | None = None) -> BookHi
     Parquet carries symbol and date as metadata; a CSV file is named SYMBOL_YYYY-MM-DD_start_end_message_LEVELS.csv.
     """
     path = Path(messages)
-    beside = path.with_name(path.name.replace("messages", "book").replace("_message_", "_orderbook_"))
+    beside = path.with_name(
+        path.name.replace("messages", "book").replace("_message_", "_orderbook_")
+    )
     if book is None and (beside == path or not beside.is_file()):
-        raise DataError(f"{path.name} has no book file beside it (looked for {beside.name}); pass the book file's path")
-    flow, state = NumberTable(path, _MESSAGE_COLUMNS), NumberTable(Path(book or beside), _BOOK_COLUMNS)
+        raise DataError(
+            f"{path.name} has no book file beside it (looked for {beside.name}); pass the book file's path"
+        )
+    flow, state = (
+        NumberTable(path, _MESSAGE_COLUMNS),
+        NumberTable(Path(book or beside), _BOOK_COLUMNS),
+    )
     in_seconds = "time_s" in flow.names
-    time = flow.column("time_s", dtype=np.float64) * 1e9 if in_seconds else flow.column("time_ns", dtype=np.int64)
+    time = (
+        flow.column("time_s", dtype=np.float64) * 1e9
+        if in_seconds
+        else flow.column("time_ns", dtype=np.int64)
+    )
     return BookHistory(
         symbol=flow.said("symbol"),
         date=int(flow.said("date").replace("-", "")),
@@ -164,7 +200,9 @@ def read_quotes(path: Path | str) -> QuoteHistory:
 
     Locked, crossed and one-sided quotes are dropped and counted in the notes.
     """
-    columns = _tick_columns(Path(path), bid_e4="bid_e4", bid_size="bsz", ask_e4="ask_e4", ask_size="asz")
+    columns = _tick_columns(
+        Path(path), bid_e4="bid_e4", bid_size="bsz", ask_e4="ask_e4", ask_size="asz"
+    )
     quotes = QuoteHistory(**columns)
     last = np.append(np.diff(quotes.stamp_ms) != 0, True)[: len(quotes.date)]
     kept = last & (quotes.bid_e4 > 0) & (quotes.bid_e4 < quotes.ask_e4)
@@ -180,7 +218,9 @@ def read_trades(path: Path | str) -> TradeHistory:
     bad = (trades.price_e4 <= 0) | (trades.size <= 0)
     if bad.any():
         seen = f"price_e4 {trades.price_e4[bad][0]}, size {trades.size[bad][0]}"
-        raise DataError(f"{Path(path).name} has a trade of {seen}; remove trades whose price or size is not positive")
+        raise DataError(
+            f"{Path(path).name} has a trade of {seen}; remove trades whose price or size is not positive"
+        )
     return trades
 
 
@@ -193,12 +233,18 @@ def bars_from_ticks(trades: TradeHistory, quotes: QuoteHistory | None = None) ->
     standing: dict[str, Array] = {}
     if quotes and len(quotes.date):
         if quotes.symbol != trades.symbol:
-            raise DataError(f"quotes are of {quotes.symbol}, trades of {trades.symbol}; pass files of one symbol")
+            raise DataError(
+                f"quotes are of {quotes.symbol}, trades of {trades.symbol}; pass files of one symbol"
+            )
         ends_ms = (dates.astype(np.int64)[:, None] * _DAY_MS + edges[1:] * _MINUTE_MS).ravel()
         row = np.searchsorted(quotes.stamp_ms, ends_ms) - 1
         row[quotes.date[row] != np.repeat(dates, len(grid))] = -1  # a quote never stands overnight
         standing = _quotes_at(quotes, row)
-    notes = trades.notes + (quotes.notes if quotes else ()) + _note("trades outside regular hours", ~inside)
+    notes = (
+        trades.notes
+        + (quotes.notes if quotes else ())
+        + _note("trades outside regular hours", ~inside)
+    )
     return _bars(
         Provenance(f"{trades.symbol} ticks", trades.sha256, adjusted=False, notes=notes),
         (trades.symbol, dates, grid),
@@ -210,7 +256,9 @@ def bars_from_ticks(trades: TradeHistory, quotes: QuoteHistory | None = None) ->
 def _quotes_at(source: BookHistory | QuoteHistory, row: Int64) -> dict[str, Array]:
     """Quotes and sizes of these rows; NaN and 0 where the row is -1, a side empty or (in a halt) the book crossed."""
     pairs = ((source.bid_e4, source.bid_size), (source.ask_e4, source.ask_size))
-    levels = [(e4.reshape(len(e4), -1)[row], size.reshape(len(size), -1)[row]) for e4, size in pairs]
+    levels = [
+        (e4.reshape(len(e4), -1)[row], size.reshape(len(size), -1)[row]) for e4, size in pairs
+    ]
     bid_price, ask_price = (np.where(size[:, 0] > 0, e4[:, 0], np.nan) / 1e4 for e4, size in levels)
     bid_sizes, ask_sizes = (size[:, :_BAR_LEVELS].astype(np.float64) for _, size in levels)
     unknown = (row < 0) | (bid_price > ask_price)
@@ -220,13 +268,19 @@ def _quotes_at(source: BookHistory | QuoteHistory, row: Int64) -> dict[str, Arra
 
 
 def _bars(
-    provenance: Provenance, axes: tuple[str, Array, SessionGrid], *, trades: tuple[Array, ...], quotes: dict[str, Array]
+    provenance: Provenance,
+    axes: tuple[str, Array, SessionGrid],
+    *,
+    trades: tuple[Array, ...],
+    quotes: dict[str, Array],
 ) -> MarketData:
     """Bars from (slot, price_e4, size) in time order, slot = session * bars + bar; quotes are given per slot."""
     symbol, dates, grid = axes
     slot, price_e4, size = trades
     if not len(slot):
-        raise DataError(f"{provenance.name} has no trade in regular hours; check its time column and time zone")
+        raise DataError(
+            f"{provenance.name} has no trade in regular hours; check its time column and time zone"
+        )
     shape = (1, len(dates), len(grid))
     used, first = np.unique(slot, return_index=True)
 
@@ -274,4 +328,8 @@ def _tick_columns(path: Path, **names: str) -> dict[str, Any]:
     table = NumberTable(path)
     names = {"date": "date", "time_ms": "time_ms", **names}
     columns = {ours: table.column(theirs) for ours, theirs in names.items()}
-    return {**columns, "symbol": table.said("symbol"), "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+    return {
+        **columns,
+        "symbol": table.said("symbol"),
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }

@@ -45,7 +45,9 @@ def cached(key: str, build: Callable[[], MarketData]) -> MarketData:
     """
     path: Path | None = None
     with contextlib.suppress(RuntimeError):  # nobody's home folder can be found: no cache
-        path = cache_folder() / (hashlib.sha256(f"{CACHE_VERSION}:{key}".encode()).hexdigest() + ".bars")
+        path = cache_folder() / (
+            hashlib.sha256(f"{CACHE_VERSION}:{key}".encode()).hexdigest() + ".bars"
+        )
     stored = None if path is None else _load(path)
     if stored is not None:
         return stored
@@ -59,7 +61,11 @@ def cached(key: str, build: Callable[[], MarketData]) -> MarketData:
 
 
 def _arrays(data: MarketData) -> dict[str, np.ndarray]:
-    return {f.name: value for f in fields(data) if isinstance(value := getattr(data, f.name), np.ndarray)}
+    return {
+        f.name: value
+        for f in fields(data)
+        if isinstance(value := getattr(data, f.name), np.ndarray)
+    }
 
 
 def _store(path: Path, data: MarketData) -> None:
@@ -87,10 +93,17 @@ def _chunks(data: MarketData) -> list[Any]:
     layout, body, offset = [], [], 0
     for name, value in _arrays(data).items():
         array = np.ascontiguousarray(value)
-        layout.append({"name": name, "dtype": array.dtype.str, "shape": array.shape, "offset": offset})
+        layout.append(
+            {"name": name, "dtype": array.dtype.str, "shape": array.shape, "offset": offset}
+        )
         body += [array.reshape(-1).view(np.uint8).data, bytes(-array.nbytes % _ALIGNMENT)]
         offset += array.nbytes + -array.nbytes % _ALIGNMENT
-    meta = {"symbols": data.symbols, "grid": asdict(data.grid), "provenance": asdict(data.provenance), "arrays": layout}
+    meta = {
+        "symbols": data.symbols,
+        "grid": asdict(data.grid),
+        "provenance": asdict(data.provenance),
+        "arrays": layout,
+    }
     header = json.dumps(meta).encode()
     header += b" " * (-(_PREFIX.size + len(header)) % _ALIGNMENT)
     return [_PREFIX.pack(_MAGIC, 0, len(header)), header, *body]

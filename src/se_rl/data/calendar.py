@@ -48,20 +48,29 @@ class SessionGrid:
 def session_grid(exchange: str, *, bar_minutes: int = 1, label: str = "start") -> SessionGrid:
     """The grid of a full session, e.g. `session_grid("XNYS")` has 390 bars and `session_grid("XSHG")` 240."""
     if exchange not in _HOURS:
-        raise ValueError(f"exchange {exchange!r} has no fixed hours here; use one of {', '.join(_HOURS)}")
+        raise ValueError(
+            f"exchange {exchange!r} has no fixed hours here; use one of {', '.join(_HOURS)}"
+        )
     if label not in LABELS:
         raise ValueError(f"bar label {label!r} is unknown; use one of {', '.join(LABELS)}")
     shift = 0 if label == "start" else bar_minutes
-    minutes = [m + shift for first, last in _HOURS[exchange] for m in range(first, last, bar_minutes)]
+    minutes = [
+        m + shift for first, last in _HOURS[exchange] for m in range(first, last, bar_minutes)
+    ]
     if label == "open+end":
         minutes.insert(0, _HOURS[exchange][0][0])
     return SessionGrid(exchange, bar_minutes, label, tuple(minutes))
 
 
-def infer_grid(minutes: npt.NDArray[np.integer], *, bar_minutes: int | None = None) -> SessionGrid | None:
+def infer_grid(
+    minutes: npt.NDArray[np.integer], *, bar_minutes: int | None = None
+) -> SessionGrid | None:
     """The known grid that holds these minute labels with the fewest bars to spare, or None if no grid holds 99 % of them."""
     labels, counts = np.unique(minutes, return_counts=True)
-    labels, counts = labels[(labels >= 0) & (labels <= 1440)], counts[(labels >= 0) & (labels <= 1440)]
+    labels, counts = (
+        labels[(labels >= 0) & (labels <= 1440)],
+        counts[(labels >= 0) & (labels <= 1440)],
+    )
     lengths = (bar_minutes,) if bar_minutes else (15, 5, 1)
     best: tuple[tuple[int, int], SessionGrid] | None = None
     for exchange in _HOURS:

@@ -19,7 +19,10 @@ from se_rl.data.synthetic import UNIVERSES, synthetic_market
 
 Dates = npt.NDArray[np.int32]
 SPLITS = ("all", "train", "valid", "test")
-SHARES = (0.6, 0.2)  # of the sessions for train and valid where a set has no dates of its own; test takes the rest
+SHARES = (
+    0.6,
+    0.2,
+)  # of the sessions for train and valid where a set has no dates of its own; test takes the rest
 GAP_SESSIONS = 1
 
 
@@ -57,7 +60,11 @@ class DataSet:
         """The dates of a split; an empty one is refused."""
         if split not in SPLITS:
             raise DataError(f"split {split!r} is unknown; use one of {', '.join(SPLITS)}")
-        dates = self.data.dates if split == "all" else split_dates(self.data.dates, KNOWN_SETS.get(self.name))[split]
+        dates = (
+            self.data.dates
+            if split == "all"
+            else split_dates(self.data.dates, KNOWN_SETS.get(self.name))[split]
+        )
         if not len(dates):
             raise DataError(
                 f"split {split!r} of {self.name} is empty ({len(self.data.dates)} sessions in all); use --split all"
@@ -66,7 +73,10 @@ class DataSet:
 
     def has(self, split: str) -> bool:
         """Whether the split has any date."""
-        return split == "all" or len(split_dates(self.data.dates, KNOWN_SETS.get(self.name))[split]) > 0
+        return (
+            split == "all"
+            or len(split_dates(self.data.dates, KNOWN_SETS.get(self.name))[split]) > 0
+        )
 
     def split(self, split: str) -> MarketData:
         """The bars of a split alone."""
@@ -78,7 +88,11 @@ class DataSet:
         if known is None or self.path is None:
             return [self] if self.has("train") else []
         places = {name: self.path.with_name(f"{name}{self.path.suffix}") for name in known.fit_on}
-        return [self if name == self.name else load_dataset(str(p)) for name, p in places.items() if p.exists()]
+        return [
+            self if name == self.name else load_dataset(str(p))
+            for name, p in places.items()
+            if p.exists()
+        ]
 
 
 def split_dates(dates: Dates, known: KnownSet | None = None) -> dict[str, Dates]:
@@ -110,7 +124,9 @@ def load_dataset(spec: str, options: ReadOptions | None = None) -> DataSet:
     if spec in UNIVERSES:
         return DataSet(synthetic_market(UNIVERSES[spec], name=spec))
     known = ", ".join(sorted({*UNIVERSES, *imported_names()}))
-    raise DataError(f"data {spec!r} is neither a file nor a known set; give a path, or one of: {known}")
+    raise DataError(
+        f"data {spec!r} is neither a file nor a known set; give a path, or one of: {known}"
+    )
 
 
 def imported_names() -> list[str]:
@@ -121,17 +137,24 @@ def imported_names() -> list[str]:
 def list_datasets() -> list[dict[str, Any]]:
     """Every set that can be named, and whether its name stands for imported or for synthetic bars."""
     rows = [
-        {"name": name, "kind": "imported", "path": str(data_home() / f"{name}.parquet")} for name in imported_names()
+        {"name": name, "kind": "imported", "path": str(data_home() / f"{name}.parquet")}
+        for name in imported_names()
     ]
     taken = {row["name"] for row in rows}
-    rows += [{"name": name, "kind": "SYNTHETIC", "path": "made when used"} for name in UNIVERSES if name not in taken]
+    rows += [
+        {"name": name, "kind": "SYNTHETIC", "path": "made when used"}
+        for name in UNIVERSES
+        if name not in taken
+    ]
     return rows
 
 
 def import_bars(data: MarketData, name: str, *, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     """Store bars in the data home under a name; returns what was stored."""
     if not name.isidentifier():
-        raise DataError(f"name {name!r} cannot be a set's name; use letters, digits and underscores")
+        raise DataError(
+            f"name {name!r} cannot be a set's name; use letters, digits and underscores"
+        )
     path = data_home() / f"{name}.parquet"
     stored_notes = write_bars(data, path, notes=notes)
     symbols, sessions, _ = data.shape
@@ -158,5 +181,7 @@ def read_any(path: Path, options: ReadOptions) -> MarketData:
         return books.read_lobster(path).bars()
     if "_trades_" in stem:
         quotes = path.with_name(path.name.replace("_trades_", "_bbo_"))
-        return books.bars_from_ticks(books.read_trades(path), books.read_quotes(quotes) if quotes.exists() else None)
+        return books.bars_from_ticks(
+            books.read_trades(path), books.read_quotes(quotes) if quotes.exists() else None
+        )
     return read_bars(path, options)

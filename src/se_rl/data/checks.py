@@ -11,7 +11,15 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.calendar import SessionGrid, infer_grid
-from se_rl.data.frames import DEFECTS, Mask, choose_grid, early_closes, on_grid, repair_rows, row_defects
+from se_rl.data.frames import (
+    DEFECTS,
+    Mask,
+    choose_grid,
+    early_closes,
+    on_grid,
+    repair_rows,
+    row_defects,
+)
 from se_rl.data.market_data import DataError, MarketData, Provenance
 from se_rl.data.readers import INFER_ALL, Columns, ReadOptions, read_columns
 
@@ -59,7 +67,9 @@ def check_bars(path: Path, options: ReadOptions = INFER_ALL) -> list[Finding]:
     findings += _amount(clean)
     for look in (_day_volume, _spikes, _early, _missing_minutes, _calendar, _overnight):
         findings += look(data)
-    return sorted(findings, key=lambda finding: ("error", "warning", "info").index(finding.severity))
+    return sorted(
+        findings, key=lambda finding: ("error", "warning", "info").index(finding.severity)
+    )
 
 
 def _row_findings(columns: Columns) -> Iterator[Finding]:
@@ -73,11 +83,21 @@ def _row_findings(columns: Columns) -> Iterator[Finding]:
 def _volume_column(columns: Columns) -> Iterator[Finding]:
     volume = columns.volume
     if volume is None:
-        yield Finding("no_volume", "info", len(columns), "no volume column", "VWAP and volume caps cannot be used")
+        yield Finding(
+            "no_volume",
+            "info",
+            len(columns),
+            "no volume column",
+            "VWAP and volume caps cannot be used",
+        )
     elif len(volume) > 1 and np.all(volume == volume[0]):
         example = f"volume is {volume[0]:g} on every row"
         yield Finding(
-            "constant_volume", "warning", len(volume), example, "made up: drop the column or get the real one"
+            "constant_volume",
+            "warning",
+            len(volume),
+            example,
+            "made up: drop the column or get the real one",
         )
 
 
@@ -85,13 +105,21 @@ def _out_of_hours(columns: Columns, grid: SessionGrid) -> Iterator[Finding]:
     outside = columns.located(grid) < 0
     if outside.any():
         example = f"first {columns.describe(int(outside.argmax()))}, {grid.exchange} {grid.label}-labelled"
-        yield Finding("out_of_hours", "warning", int(outside.sum()), example, "they are left out; else set bar_label")
+        yield Finding(
+            "out_of_hours",
+            "warning",
+            int(outside.sum()),
+            example,
+            "they are left out; else set bar_label",
+        )
 
 
 def _shifted_hours(columns: Columns) -> Iterator[Finding]:
     """Rows that fit no exchange as they stand but all do when moved: the time zone or the label is off."""
     labels, counts = np.unique(columns.label_minutes, return_counts=True)
-    minutes = np.repeat(labels, -(-counts * 10_000 // len(columns)))  # the same shape in few rows: many fits are tried
+    minutes = np.repeat(
+        labels, -(-counts * 10_000 // len(columns))
+    )  # the same shape in few rows: many fits are tried
     fits = []
     for shift in (*range(-840, 841, 30), -15, -5, -1, 1, 5, 15):
         moved = (minutes + shift) % 1440
@@ -101,10 +129,16 @@ def _shifted_hours(columns: Columns) -> Iterator[Finding]:
     if fits:
         _, _, shift, exchange = min(fits)
         example = f"labels fit {exchange} only when moved by {shift:+d} minutes"
-        yield Finding("label_shift", "warning", len(columns), example, "set time_zone, or correct the labels")
+        yield Finding(
+            "label_shift", "warning", len(columns), example, "set time_zone, or correct the labels"
+        )
         return
     yield Finding(
-        "continuous", "info", len(columns), "fits no exchange's hours", "name the exchange to cut to its hours"
+        "continuous",
+        "info",
+        len(columns),
+        "fits no exchange's hours",
+        "name the exchange to cut to its hours",
     )
 
 
@@ -127,14 +161,20 @@ def _label_shift(columns: Columns, grid: SessionGrid) -> Iterator[Finding]:
             continue
         example = f"the {what} volume sits on {_clock(busiest)}, not {_clock(min(right))} ({grid.label}-labelled)"
         yield Finding(
-            "label_shift", "warning", 1, example, "set bar_label (start, end, open+end) or correct the labels"
+            "label_shift",
+            "warning",
+            1,
+            example,
+            "set bar_label (start, end, open+end) or correct the labels",
         )
 
 
 def _amount(columns: Columns) -> Iterator[Finding]:
     if columns.amount is None or columns.volume is None:
         return
-    price = np.divide(columns.amount, columns.volume, out=columns.close.copy(), where=columns.volume > 0)
+    price = np.divide(
+        columns.amount, columns.volume, out=columns.close.copy(), where=columns.volume > 0
+    )
     off = (price < columns.low * (1 - AMOUNT_LIMIT)) | (price > columns.high * (1 + AMOUNT_LIMIT))
     if off.any():
         row = int(off.argmax())
@@ -153,7 +193,11 @@ def _day_volume(data: MarketData) -> Iterator[Finding]:
         known = np.sum(~np.isnan(before), axis=1) >= DAY_VOLUME_LEAST
         high[known, day] = days[known, day] > DAY_VOLUME_LIMIT * np.nanmedian(before[known], axis=1)
     yield from _sessions(
-        data, high, "day_volume", f"volume over {DAY_VOLUME_LIMIT:g} x its 20-day median", "news or bad volume?"
+        data,
+        high,
+        "day_volume",
+        f"volume over {DAY_VOLUME_LIMIT:g} x its 20-day median",
+        "news or bad volume?",
     )
 
 
@@ -162,14 +206,28 @@ def _spikes(data: MarketData) -> Iterator[Finding]:
     if data.volume is None or len(data.grid) < 3:
         return
     day = data.volume.sum(axis=2, keepdims=True)
-    median = np.nanmedian(np.where(data.has_session[..., None], data.volume, 0.0), axis=2, keepdims=True)
-    spike = (data.volume > SPIKE_SHARE * day) & (data.volume > SPIKE_MEDIANS * median) & (median > 0)
+    median = np.nanmedian(
+        np.where(data.has_session[..., None], data.volume, 0.0), axis=2, keepdims=True
+    )
+    spike = (
+        (data.volume > SPIKE_SHARE * day) & (data.volume > SPIKE_MEDIANS * median) & (median > 0)
+    )
     spike[:, :, [0, -1]] = False
     if spike.any():
         symbol, session, bar = np.argwhere(spike)[0]
-        example = f"first {data.symbols[symbol]} {data.dates[session]} {_clock(data.grid.minutes[bar])}: "
-        example += f"{data.volume[symbol, session, bar]:,.0f} of the day's {day[symbol, session, 0]:,.0f}"
-        yield Finding("bar_volume", "warning", int(spike.sum()), example, "a block print? set it to the day's median")
+        example = (
+            f"first {data.symbols[symbol]} {data.dates[session]} {_clock(data.grid.minutes[bar])}: "
+        )
+        example += (
+            f"{data.volume[symbol, session, bar]:,.0f} of the day's {day[symbol, session, 0]:,.0f}"
+        )
+        yield Finding(
+            "bar_volume",
+            "warning",
+            int(spike.sum()),
+            example,
+            "a block print? set it to the day's median",
+        )
 
 
 def _early(data: MarketData) -> Iterator[Finding]:
@@ -194,13 +252,19 @@ def _missing_minutes(data: MarketData) -> Iterator[Finding]:
     example = f"{share:.1%} of all minutes; most: {data.symbols[symbol]} {data.dates[session]} lacks {missing.max()}"
     severity = "warning" if share > MISSING_LIMIT else "info"
     yield Finding(
-        "missing_minutes", severity, int(missing.sum()), example, "filled flat at the last close with volume 0"
+        "missing_minutes",
+        severity,
+        int(missing.sum()),
+        example,
+        "filled flat at the last close with volume 0",
     )
 
 
 def _calendar(data: MarketData) -> Iterator[Finding]:
     """Days that the exchange was open and the file lacks, and days of the file that it was not."""
-    first, last = (f"{d // 10000}-{d // 100 % 100:02d}-{d % 100:02d}" for d in (data.dates[0], data.dates[-1]))
+    first, last = (
+        f"{d // 10000}-{d // 100 % 100:02d}-{d % 100:02d}" for d in (data.dates[0], data.dates[-1])
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the calendar package is behind pandas' deprecations
         import exchange_calendars
@@ -210,19 +274,35 @@ def _calendar(data: MarketData) -> Iterator[Finding]:
             sessions, short = calendar.sessions, calendar.early_closes
         except ValueError as error:
             seen = f"{' '.join(str(error).split())[:120]}"
-            yield Finding("calendar", "info", len(data.dates), f"days not checked ({seen})", "none needed")
+            yield Finding(
+                "calendar", "info", len(data.dates), f"days not checked ({seen})", "none needed"
+            )
             return
-    open_days, short_days = (np.array([int(day.strftime("%Y%m%d")) for day in days]) for days in (sessions, short))
+    open_days, short_days = (
+        np.array([int(day.strftime("%Y%m%d")) for day in days]) for days in (sessions, short)
+    )
     # Prints after an early close hide it from the reader, which only sees that the day goes on.
     hidden = np.intersect1d(short_days, data.dates[~early_closes(data)])
     missing, strange = np.setdiff1d(open_days, data.dates), np.setdiff1d(data.dates, open_days)
     if len(missing):
-        yield Finding("missing_days", "warning", len(missing), _few(missing), "get these days, or mind the gap")
+        yield Finding(
+            "missing_days",
+            "warning",
+            len(missing),
+            _few(missing),
+            "get these days, or mind the gap",
+        )
     if len(hidden):
         example = f"the exchange closed early on {_few(hidden)}, yet later bars are there"
         yield Finding("early_close", "warning", len(hidden), example, "leave these sessions out")
     if len(strange):
-        yield Finding("closed_days", "warning", len(strange), _few(strange), "the exchange was closed: check the dates")
+        yield Finding(
+            "closed_days",
+            "warning",
+            len(strange),
+            _few(strange),
+            "the exchange was closed: check the dates",
+        )
 
 
 def _overnight(data: MarketData) -> Iterator[Finding]:
@@ -234,7 +314,13 @@ def _overnight(data: MarketData) -> Iterator[Finding]:
         live = data.has_session[:, day]
         moved[:, day] = live & (np.abs(opens[:, day] / last - 1) > OVERNIGHT_LIMIT)
         last = np.where(live, data.close[:, day, -1], last)
-    yield from _sessions(data, moved, "overnight", f"overnight move over {OVERNIGHT_LIMIT:.0%}", "an unadjusted split?")
+    yield from _sessions(
+        data,
+        moved,
+        "overnight",
+        f"overnight move over {OVERNIGHT_LIMIT:.0%}",
+        "an unadjusted split?",
+    )
 
 
 def _sessions(data: MarketData, found: Mask, kind: str, what: str, mend: str) -> Iterator[Finding]:

@@ -40,15 +40,21 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.exchange is not None and self.exchange not in TIME_ZONES:
-            raise DataError(f"exchange {self.exchange!r} is unknown; use one of {', '.join(TIME_ZONES)}")
+            raise DataError(
+                f"exchange {self.exchange!r} is unknown; use one of {', '.join(TIME_ZONES)}"
+            )
         if self.bar_label is not None and self.bar_label not in LABELS:
-            raise DataError(f"bar label {self.bar_label!r} is unknown; use one of {', '.join(LABELS)}")
+            raise DataError(
+                f"bar label {self.bar_label!r} is unknown; use one of {', '.join(LABELS)}"
+            )
         if self.bar_minutes is not None and self.bar_minutes < 1:
             raise DataError(f"a bar of {self.bar_minutes} minutes cannot be; use 1 or more")
         try:
             ZoneInfo(self.time_zone or "UTC")
         except (KeyError, ValueError, OSError):
-            raise DataError(f"time zone {self.time_zone!r} is unknown; use a name such as America/New_York") from None
+            raise DataError(
+                f"time zone {self.time_zone!r} is unknown; use a name such as America/New_York"
+            ) from None
 
 
 INFER_ALL = ReadOptions()
@@ -90,7 +96,9 @@ class Columns:
     @cached_property
     def time(self) -> npt.NDArray[np.int64]:
         """One whole number that orders rows as time does (date, then microseconds of the day)."""
-        return self.date.astype(np.int64) * 86_400_000_000 + np.rint(self.minute * 60e6).astype(np.int64)
+        return self.date.astype(np.int64) * 86_400_000_000 + np.rint(self.minute * 60e6).astype(
+            np.int64
+        )
 
     @property
     def clock(self) -> npt.NDArray[np.int64]:
@@ -106,7 +114,11 @@ class Columns:
 
     def take(self, rows: npt.NDArray[Any]) -> Columns:
         """The same columns for some rows, by index or mask."""
-        arrays = {f.name: v[rows] for f in fields(self) if isinstance(v := getattr(self, f.name), np.ndarray)}
+        arrays = {
+            f.name: v[rows]
+            for f in fields(self)
+            if isinstance(v := getattr(self, f.name), np.ndarray)
+        }
         return replace(self, **arrays)
 
     def describe(self, row: int) -> str:
@@ -119,13 +131,17 @@ class Columns:
         return np.append(grid.positions, -1)[self.label_minutes]
 
 
-def with_symbols(names: npt.ArrayLike, code: npt.NDArray[Any]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def with_symbols(
+    names: npt.ArrayLike, code: npt.NDArray[Any]
+) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """Sorted distinct symbol names and the codes that go with them, from any names and codes."""
     symbols, rank = np.unique(np.asarray(names, dtype=str), return_inverse=True)
     return tuple(str(s) for s in symbols), rank[code]
 
 
-def frame_columns(frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame") -> Columns:
+def frame_columns(
+    frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame"
+) -> Columns:
     """The rows of a dataframe as they stand, unchecked: OHLC[V] with a time index or time columns [and symbols]."""
     import pandas as pd
 
@@ -139,11 +155,15 @@ def frame_columns(frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name
     flat = flat.set_axis(lower_names(flat.columns, name), axis=1)
     timed = [column for column in TIME_NAMES if column in flat]
     missing = [column for column in PRICE_FIELDS if column not in flat]
-    require_columns(missing if indexed or timed else ["timestamp", *missing], list(flat.columns), name)
+    require_columns(
+        missing if indexed or timed else ["timestamp", *missing], list(flat.columns), name
+    )
     stamps = pd.DatetimeIndex(frame.index) if indexed else _stamps(flat, timed, options.repair)
     date, minute = exchange_clock(stamps, options)
     numbers = ("volume", "amount", "bid", "ask", "bid_size", "ask_size")
-    rows: dict[str, Any] = {c: _float_column(flat[c], options.repair) for c in PRICE_FIELDS + numbers if c in flat}
+    rows: dict[str, Any] = {
+        c: _float_column(flat[c], options.repair) for c in PRICE_FIELDS + numbers if c in flat
+    }
     label = next((column for column in SYMBOL_NAMES if column in flat), None)
     if label is None:
         return Columns(
@@ -155,7 +175,9 @@ def frame_columns(frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name
         )
     code, names = pd.factorize(flat[label])
     if np.any(code < 0):
-        raise DataError(f"{int(np.sum(code < 0)):,} rows of {name} have no {label}; fill the column or leave it out")
+        raise DataError(
+            f"{int(np.sum(code < 0)):,} rows of {name} have no {label}; fill the column or leave it out"
+        )
     symbols, code = with_symbols([str(n) for n in names], code)
     return Columns(symbols=symbols, code=code, date=date, minute=minute, **rows)
 
@@ -170,7 +192,11 @@ def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIn
     text = values.astype("string").str.strip().str.replace("/", "-")
     first = text.dropna().iloc[0] if text.notna().any() else ""
     if timed == ["time", "date"] and not (first.isdigit() and len(first) > 8):
-        text = flat["date"].astype("string").str.strip().str.replace("/", "-").str.slice(0, 10) + " " + text
+        text = (
+            flat["date"].astype("string").str.strip().str.replace("/", "-").str.slice(0, 10)
+            + " "
+            + text
+        )
         first = text.dropna().iloc[0] if text.notna().any() else ""
     if first.isdigit() and len(first) in _EPOCH_UNITS:
         number: Any = pd.to_numeric(text, errors="coerce").astype("Int64")
@@ -182,11 +208,15 @@ def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIn
     lost = stamps.isna().to_numpy()
     if lost.any() and not repair:
         seen = one_line(text.iloc[int(lost.argmax())])
-        raise DataError(f"row {int(lost.argmax()) + 1} has the time {seen!r}; write times as 2025-01-02 09:30")
+        raise DataError(
+            f"row {int(lost.argmax()) + 1} has the time {seen!r}; write times as 2025-01-02 09:30"
+        )
     return pd.DatetimeIndex(stamps)
 
 
-def exchange_clock(stamps: pd.DatetimeIndex, options: ReadOptions) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def exchange_clock(
+    stamps: pd.DatetimeIndex, options: ReadOptions
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """Date and minute in exchange time; an unnamed exchange is the one whose hours the moments fit, else UTC."""
     if stamps.tz is None and options.time_zone is None:
         return _clock(stamps)
@@ -194,7 +224,9 @@ def exchange_clock(stamps: pd.DatetimeIndex, options: ReadOptions) -> tuple[npt.
         try:
             stamps = stamps.tz_localize(options.time_zone)
         except ValueError as error:  # a clock time that the zone skips or has twice
-            raise DataError(f"a time is not clear in {options.time_zone} ({one_line(error)}); give UTC times") from None
+            raise DataError(
+                f"a time is not clear in {options.time_zone} ({one_line(error)}); give UTC times"
+            ) from None
     for exchange in (options.exchange,) if options.exchange else (US, CHINA):
         date, minute = _clock(stamps.tz_convert(TIME_ZONES[exchange]))
         if options.exchange:
@@ -211,10 +243,17 @@ def _clock(stamps: pd.DatetimeIndex) -> tuple[npt.NDArray[Any], npt.NDArray[Any]
     time = np.where(known, time, np.datetime64(0, "us"))
     day = time.astype("M8[D]")
     month = day.astype("M8[M]").astype(np.int64)
-    date = (month // 12 + 1970) * 10000 + (month % 12 + 1) * 100 + (day - day.astype("M8[M]")).astype(np.int64) + 1
+    date = (
+        (month // 12 + 1970) * 10000
+        + (month % 12 + 1) * 100
+        + (day - day.astype("M8[M]")).astype(np.int64)
+        + 1
+    )
     micros = (time - day).astype(np.int64)
     whole = not np.any(micros % 60_000_000)
-    return np.where(known, date, 0).astype(np.int32), micros // 60_000_000 if whole else micros / 60e6
+    return np.where(known, date, 0).astype(
+        np.int32
+    ), micros // 60_000_000 if whole else micros / 60e6
 
 
 def calendar_days(date: npt.NDArray[np.int64]) -> npt.NDArray[np.datetime64]:
@@ -241,7 +280,9 @@ def lower_names(names: Any, source: str) -> list[str]:
     lower = [one_line(name).lower() for name in names]
     twice = next((name for name in lower if lower.count(name) > 1), None)
     if twice is not None:
-        raise DataError(f"{source} has column {twice!r} twice (case does not count); rename or drop one")
+        raise DataError(
+            f"{source} has column {twice!r} twice (case does not count); rename or drop one"
+        )
     return lower
 
 
@@ -249,7 +290,9 @@ def require_columns(missing: list[str], found: list[str], source: str) -> None:
     """Raise for columns that a source lacks, naming those it has."""
     if missing:
         seen = ", ".join(found[:8]) + (f", ... ({len(found)} in all)" if len(found) > 8 else "")
-        raise DataError(f"{source} lacks the columns {', '.join(missing)} (found {seen}); rename yours to match")
+        raise DataError(
+            f"{source} lacks the columns {', '.join(missing)} (found {seen}); rename yours to match"
+        )
 
 
 def one_line(value: object) -> str:

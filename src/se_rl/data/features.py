@@ -47,9 +47,14 @@ sides and a rise is good news to whoever sees one."""
 _SWAPPED = {"bid": "ask", "ask": "bid"}
 _NEGATED = ("best_bid", "best_ask", "imbalance", "return_since_open", "range_position")
 TURNED_FIELD = np.array(
-    [PUBLIC_FIELDS.index("_".join(_SWAPPED.get(part, part) for part in name.split("_"))) for name in PUBLIC_FIELDS]
+    [
+        PUBLIC_FIELDS.index("_".join(_SWAPPED.get(part, part) for part in name.split("_")))
+        for name in PUBLIC_FIELDS
+    ]
 )
-TURNED_SIGN = np.array([-1.0 if name in _NEGATED or "return" in name else 1.0 for name in PUBLIC_FIELDS], np.float32)
+TURNED_SIGN = np.array(
+    [-1.0 if name in _NEGATED or "return" in name else 1.0 for name in PUBLIC_FIELDS], np.float32
+)
 """A buyer's public field k is TURNED_SIGN[k] times the seller's field TURNED_FIELD[k]."""
 
 
@@ -67,7 +72,9 @@ class FeatureScales:
     @classmethod
     def fit(cls, train: MarketData) -> FeatureScales:
         """Scales of these sessions; symbols that never trade get the universe's median."""
-        day_variance = np.where(train.has_session, np.square(_bar_returns(train)).mean(axis=2), np.nan)
+        day_variance = np.where(
+            train.has_session, np.square(_bar_returns(train)).mean(axis=2), np.nan
+        )
         share = np.full(len(train.grid), 1.0 / len(train.grid))
         day_volume = np.zeros(train.shape[:2])
         if train.volume is not None:
@@ -87,7 +94,9 @@ class FeatureScales:
     def of(self, data: MarketData) -> FeatureScales:
         """The scales in the order of another data set's symbols; unknown symbols get the median of the known ones."""
         if len(self.volume_share) != len(data.grid):
-            raise ValueError(f"scales are for {len(self.volume_share)} bars a session, the data has {len(data.grid)}")
+            raise ValueError(
+                f"scales are for {len(self.volume_share)} bars a session, the data has {len(data.grid)}"
+            )
         if self.symbols == data.symbols:
             return self
         position = {symbol: i for i, symbol in enumerate(self.symbols)}
@@ -109,7 +118,9 @@ class FeatureScales:
 class Known:
     """The state of every session as known when bar t opens: arrays [symbol, session, bar + 1] (the last: at the close)."""
 
-    def __init__(self, data: MarketData, scales: FeatureScales, *, prior_bars: float | None = None) -> None:
+    def __init__(
+        self, data: MarketData, scales: FeatureScales, *, prior_bars: float | None = None
+    ) -> None:
         self.data = data
         self.scales = scales.of(data)
         prior = PRIOR_MINUTES / data.grid.bar_minutes if prior_bars is None else prior_bars
@@ -155,13 +166,17 @@ class Known:
         share_known = np.concatenate([[0.0], np.cumsum(self.scales.volume_share)])
         expected = self.expected_day_volume * (share_known - _lag(share_known, bars))
         traded = self.volume_known - _lag(self.volume_known, bars)
-        return np.where(self.started, np.log((traded + 0.001 * expected + 1.0) / (expected + 1.0)), 0.0)
+        return np.where(
+            self.started, np.log((traded + 0.001 * expected + 1.0) / (expected + 1.0)), 0.0
+        )
 
     def range_position(self, bars: int | None = None) -> Array:
         """Where the last close lies in the log range of the last `bars` bars (None: of the day), from -1 to 1."""
         high, low = (np.log(extreme) for extreme in _known_extremes(self.data, bars))
         width = np.where(high > low, high - low, 1.0)
-        return np.where(high > low, np.clip(2.0 * (self.log_price - low) / width - 1.0, -1.0, 1.0), 0.0)
+        return np.where(
+            high > low, np.clip(2.0 * (self.log_price - low) / width - 1.0, -1.0, 1.0), 0.0
+        )
 
 
 def demean_over_symbols(values: Array, has_session: npt.NDArray[np.bool_]) -> Array:
@@ -176,23 +191,36 @@ def observation_table(data: MarketData, scales: FeatureScales) -> npt.NDArray[np
     """The public observation fields as float32 [symbol * session, bar + 1, field]: what both worlds copy from."""
     known = Known(data, scales)
     steps = {minutes: max(1, round(minutes / data.grid.bar_minutes)) for minutes in RETURN_MINUTES}
-    returns = {minutes: np.clip(known.scaled_return(bars), -CLIP, CLIP) for minutes, bars in steps.items()}
+    returns = {
+        minutes: np.clip(known.scaled_return(bars), -CLIP, CLIP) for minutes, bars in steps.items()
+    }
     columns = _book_columns(known)
     columns |= {f"return_{minutes}": value for minutes, value in returns.items()}
     columns |= {
-        f"specific_return_{minutes}": demean_over_symbols(value, data.has_session) for minutes, value in returns.items()
+        f"specific_return_{minutes}": demean_over_symbols(value, data.has_session)
+        for minutes, value in returns.items()
     }
     columns["return_since_open"] = known.return_since_open
     columns["range_position"] = known.range_position()
-    columns["volatility"] = np.log(known.sigma / np.sqrt(np.maximum(known.scales.variance, 1e-12))[:, None, None])
-    columns["volume_1"] = known.log_volume_ratio(steps[1]) if data.volume is not None else np.zeros(1)
-    columns["volume_5"] = known.log_volume_ratio(steps[5]) if data.volume is not None else np.zeros(1)
+    columns["volatility"] = np.log(
+        known.sigma / np.sqrt(np.maximum(known.scales.variance, 1e-12))[:, None, None]
+    )
+    columns["volume_1"] = (
+        known.log_volume_ratio(steps[1]) if data.volume is not None else np.zeros(1)
+    )
+    columns["volume_5"] = (
+        known.log_volume_ratio(steps[5]) if data.volume is not None else np.zeros(1)
+    )
     columns["time_of_day"] = np.arange(len(data.grid) + 1) / len(data.grid)
     table = np.zeros((*known.sigma.shape, len(PUBLIC_FIELDS)), dtype=np.float32)
     for i, name in enumerate(PUBLIC_FIELDS):
-        table[..., i] = np.where(known.started | (name == "time_of_day"), np.clip(columns[name], -CLIP, CLIP), 0.0)
+        table[..., i] = np.where(
+            known.started | (name == "time_of_day"), np.clip(columns[name], -CLIP, CLIP), 0.0
+        )
     table[~data.has_session] = 0.0
-    np.nan_to_num(table, copy=False)  # a bar may lack a quote: its book fields are 0, like those of data without any
+    np.nan_to_num(
+        table, copy=False
+    )  # a bar may lack a quote: its book fields are 0, like those of data without any
     return table.reshape(-1, len(data.grid) + 1, len(PUBLIC_FIELDS))
 
 
@@ -203,19 +231,27 @@ def _book_columns(known: Known) -> dict[str, Array]:
     columns: dict[str, Array] = {
         name: zero for name in PUBLIC_FIELDS if "size" in name or name in ("spread", "imbalance")
     }
-    columns["best_bid"] = columns["best_ask"] = (known.log_price - known.log_price[..., :1]) / day_sigma
+    columns["best_bid"] = columns["best_ask"] = (
+        known.log_price - known.log_price[..., :1]
+    ) / day_sigma
     if data.bid is not None and data.ask is not None:
         bid, ask = _known_last(data.bid), _known_last(data.ask)
         columns["best_bid"] = (np.log(bid) - known.log_price[..., :1]) / day_sigma
         columns["best_ask"] = (np.log(ask) - known.log_price[..., :1]) / day_sigma
         spread_bps = 2e4 * (ask - bid) / (ask + bid)
-        columns["spread"] = np.log((spread_bps + 0.01) / (known.scales.spread_bps[:, None, None] + 0.01))
+        columns["spread"] = np.log(
+            (spread_bps + 0.01) / (known.scales.spread_bps[:, None, None] + 0.01)
+        )
     if data.bid_sizes is not None and data.ask_sizes is not None:
         bids, asks = _known_last(data.bid_sizes), _known_last(data.ask_sizes)
         typical = known.scales.best_size[:, None, None, None]
         for level in range(min(BOOK_LEVELS, bids.shape[-1])):
-            columns[f"bid_size_{level + 1}"] = np.log((bids[..., level] + 1.0) / (typical[..., 0] + 1.0))
-            columns[f"ask_size_{level + 1}"] = np.log((asks[..., level] + 1.0) / (typical[..., 0] + 1.0))
+            columns[f"bid_size_{level + 1}"] = np.log(
+                (bids[..., level] + 1.0) / (typical[..., 0] + 1.0)
+            )
+            columns[f"ask_size_{level + 1}"] = np.log(
+                (asks[..., level] + 1.0) / (typical[..., 0] + 1.0)
+            )
         displayed = bids.sum(axis=-1) + asks.sum(axis=-1)
         columns["imbalance"] = (bids.sum(axis=-1) - asks.sum(axis=-1)) / np.maximum(displayed, 1.0)
     return columns

@@ -43,19 +43,39 @@ def row_defects(columns: Columns) -> dict[str, Mask]:
     """The rows at fault by kind (keys of DEFECTS), all kinds always present, in the order of the source."""
     prices = np.stack([getattr(columns, name) for name in PRICE_FIELDS])
     opens, highs, lows, closes = prices
-    finite, month, day = np.isfinite(prices).all(axis=0), columns.date // 100 % 100, columns.date % 100
-    dated = (
-        (columns.date >= 18000101) & (columns.date <= 22000101) & (month - 1 < 12) & (day - 1 < 31) & (month * day > 0)
+    finite, month, day = (
+        np.isfinite(prices).all(axis=0),
+        columns.date // 100 % 100,
+        columns.date % 100,
     )
-    found = {"no_time": ~dated, "nan_price": ~finite, "non_positive_price": (prices <= 0).any(axis=0)}
+    dated = (
+        (columns.date >= 18000101)
+        & (columns.date <= 22000101)
+        & (month - 1 < 12)
+        & (day - 1 < 31)
+        & (month * day > 0)
+    )
+    found = {
+        "no_time": ~dated,
+        "nan_price": ~finite,
+        "non_positive_price": (prices <= 0).any(axis=0),
+    }
     amounts = [v for v in (columns.volume, columns.amount) if v is not None]
     found["bad_volume"] = (
-        np.any([~(v >= 0) | np.isinf(v) for v in amounts], axis=0) if amounts else np.zeros_like(finite)
+        np.any([~(v >= 0) | np.isinf(v) for v in amounts], axis=0)
+        if amounts
+        else np.zeros_like(finite)
     )
     slack = 1e-9 * np.abs(closes)
-    outside = (np.maximum(opens, closes) > highs + slack) | (np.minimum(opens, closes) < lows - slack)
+    outside = (np.maximum(opens, closes) > highs + slack) | (
+        np.minimum(opens, closes) < lows - slack
+    )
     found["ohlc_order"] = outside & finite & ~found["non_positive_price"]
-    crossed = None if columns.bid is None or columns.ask is None else (columns.bid > columns.ask) & (columns.ask > 0)
+    crossed = (
+        None
+        if columns.bid is None or columns.ask is None
+        else (columns.bid > columns.ask) & (columns.ask > 0)
+    )
     found["crossed_quote"] = np.zeros_like(finite) if crossed is None else crossed
     order = np.argsort(columns.code, kind="stable")
     found["unsorted"] = _stepped(columns, order, dated) < 0
@@ -87,7 +107,11 @@ def refuse_defects(columns: Columns, name: str) -> None:
 def repair_rows(columns: Columns) -> Columns:
     """The rows with every defect of DEFECTS mended; `notes` says how many of each there were."""
     found = row_defects(columns)
-    notes = [f"repaired {int(m.sum()):,} {DEFECTS[k][0]}: {DEFECTS[k][1]}" for k, m in found.items() if m.any()]
+    notes = [
+        f"repaired {int(m.sum()):,} {DEFECTS[k][0]}: {DEFECTS[k][1]}"
+        for k, m in found.items()
+        if m.any()
+    ]
     if not notes:
         return columns
     if columns.bid is not None:
@@ -102,7 +126,9 @@ def repair_rows(columns: Columns) -> Columns:
     return replace(kept, high=high, low=low, notes=columns.notes + tuple(notes))
 
 
-def bars_from_columns(columns: Columns, options: ReadOptions = INFER_ALL, *, provenance: Provenance) -> MarketData:
+def bars_from_columns(
+    columns: Columns, options: ReadOptions = INFER_ALL, *, provenance: Provenance
+) -> MarketData:
     """MarketData on the session grid from rows: strict unless `options.repair`; the notes say what was left out."""
     if options.repair:
         columns = repair_rows(columns)
@@ -120,26 +146,36 @@ def bars_from_columns(columns: Columns, options: ReadOptions = INFER_ALL, *, pro
     return data if grid is columns.grid else without_early_closes(data)
 
 
-def bars_from_frame(frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame") -> MarketData:
+def bars_from_frame(
+    frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame"
+) -> MarketData:
     """MarketData from a dataframe of OHLCV bars: a DatetimeIndex, or long with symbol and timestamp columns.
 
     Column names are case-insensitive. Rows that follow no exchange's hours become one continuous session.
     """
-    return bars_from_columns(frame_columns(frame, options, name=name), options, provenance=Provenance(name))
+    return bars_from_columns(
+        frame_columns(frame, options, name=name), options, provenance=Provenance(name)
+    )
 
 
 def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
     """The session grid that options, source and labels agree on; None where the rows follow no exchange's hours."""
     if options.exchange == CONTINUOUS:
         return None
-    if columns.grid is not None and not (options.exchange or options.bar_minutes or options.bar_label):
+    if columns.grid is not None and not (
+        options.exchange or options.bar_minutes or options.bar_label
+    ):
         return columns.grid
     minutes, told_minutes = columns.label_minutes, options.bar_minutes or columns.bar_minutes
     labels = np.unique(minutes[minutes <= 1440])
     gaps, counts = np.unique(np.diff(labels), return_counts=True)
     step = told_minutes or (int(gaps[counts.argmax()]) if len(gaps) else 1)
-    inferred = infer_grid(minutes, bar_minutes=step) or infer_grid(minutes, bar_minutes=told_minutes)
-    fitting = inferred or infer_grid(minutes)  # a told bar length that misfits known hours is refused in `on_grid`
+    inferred = infer_grid(minutes, bar_minutes=step) or infer_grid(
+        minutes, bar_minutes=told_minutes
+    )
+    fitting = inferred or infer_grid(
+        minutes
+    )  # a told bar length that misfits known hours is refused in `on_grid`
     if np.mean(minutes > 1440) > 0.01:
         inferred = fitting = None
     exchange = options.exchange or (fitting.exchange if fitting else None)
@@ -152,7 +188,9 @@ def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
         return grid
     # The source's own word decides only where the labels leave it open: "end of bar" files may carry an opening print.
     told = session_grid(exchange, bar_minutes=length, label=columns.bar_label)
-    return told if np.sum(columns.located(told) >= 0) >= np.sum(columns.located(grid) >= 0) else grid
+    return (
+        told if np.sum(columns.located(told) >= 0) >= np.sum(columns.located(grid) >= 0) else grid
+    )
 
 
 def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance) -> MarketData:
@@ -168,12 +206,18 @@ def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance)
             "give the exchange, or one symbol, or rows at shared times only"
         )
     gaps, number = np.unique(np.diff(times), return_counts=True)
-    step = options.bar_minutes or columns.bar_minutes or (int(gaps[number.argmax()] // 60_000_000) if len(gaps) else 1)
+    step = (
+        options.bar_minutes
+        or columns.bar_minutes
+        or (int(gaps[number.argmax()] // 60_000_000) if len(gaps) else 1)
+    )
     grid = SessionGrid(CONTINUOUS, max(step, 1), "start", tuple(range(shape[2])))
     arrays, notes = _filled(columns, np.arange(len(columns)), shape)
     told = "fits the hours of no exchange: all rows of a symbol are one continuous session"
     provenance = replace(provenance, notes=(*provenance.notes, told, *notes))
-    return MarketData(symbols, columns.date[:1].astype(np.int32), grid, **arrays, provenance=provenance)
+    return MarketData(
+        symbols, columns.date[:1].astype(np.int32), grid, **arrays, provenance=provenance
+    )
 
 
 def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> MarketData:
@@ -201,13 +245,19 @@ def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> M
     cell = ((np.cumsum(used) - 1)[columns.code] * len(dates) + day) * len(grid) + place
     arrays, quote_notes = _filled(columns, cell, shape)
     symbols = tuple(s for s, u in zip(columns.symbols, used, strict=True) if u)
-    notes += () if told else quote_notes  # a file of ours brings the notes of its first reading along
+    notes += (
+        () if told else quote_notes
+    )  # a file of ours brings the notes of its first reading along
     return MarketData(symbols, dates, grid, **arrays, provenance=replace(provenance, notes=notes))
 
 
 def _cut(grid: SessionGrid, place: Index) -> tuple[SessionGrid, Index, tuple[str, ...]]:
     """The grid from the first to the last label in use, with the places on it, where an edge of it is never in use."""
-    first, last, edge = int(place.min()), int(place.max()), max(int(EARLY_CLOSE_SHARE * len(grid)), 1)
+    first, last, edge = (
+        int(place.min()),
+        int(place.max()),
+        max(int(EARLY_CLOSE_SHARE * len(grid)), 1),
+    )
     if first < edge and last >= len(grid) - edge:
         return grid, place, ()
     used = grid.minutes[first : last + 1]
@@ -231,7 +281,9 @@ def _refuse_misfit(columns: Columns, grid: SessionGrid, place: Index, name: str)
         )
 
 
-def _filled(columns: Columns, cell: Index, shape: tuple[int, ...]) -> tuple[dict[str, Any], tuple[str, ...]]:
+def _filled(
+    columns: Columns, cell: Index, shape: tuple[int, ...]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The dense arrays, missing bars flat at the last close (before the first bar of the day: at its open)."""
 
     def dense(values: Array, empty: float) -> Array:
@@ -250,18 +302,29 @@ def _filled(columns: Columns, cell: Index, shape: tuple[int, ...]) -> tuple[dict
     )
     for name in PRICE_FIELDS:
         np.copyto(arrays[name], price, where=~traded)
-    arrays |= {name: dense(v, 0.0) for name in ("volume", "amount") if (v := getattr(columns, name)) is not None}
+    arrays |= {
+        name: dense(v, 0.0)
+        for name in ("volume", "amount")
+        if (v := getattr(columns, name)) is not None
+    }
     arrays["traded"] = traded
     if columns.bid is None or columns.ask is None:
         return arrays, ()
     quoted = (dense(columns.bid, 0.0) > 0) & (dense(columns.ask, 0.0) > 0)
     newest = _newest(quoted)
-    quotes = {"bid": columns.bid, "ask": columns.ask, "bid_sizes": columns.bid_size, "ask_sizes": columns.ask_size}
+    quotes = {
+        "bid": columns.bid,
+        "ask": columns.ask,
+        "bid_sizes": columns.bid_size,
+        "ask_sizes": columns.ask_size,
+    }
     for name, values in quotes.items():
         if values is not None:
             last = np.take_along_axis(dense(values, 0.0), np.maximum(newest, 0), axis=2)
             sized = name.endswith("sizes")
-            carried = np.where(newest >= 0, last, 0.0 if sized else np.nan)  # a later quote is not known yet
+            carried = np.where(
+                newest >= 0, last, 0.0 if sized else np.nan
+            )  # a later quote is not known yet
             arrays[name] = carried[..., None] if sized else carried
     return arrays, _quote_notes(traded, quoted, newest)
 
@@ -271,8 +334,12 @@ def _quote_notes(traded: Mask, quoted: Mask, newest: Index) -> tuple[str, ...]:
     missing, ever = traded & ~quoted, quoted.any(axis=2, keepdims=True)
     counts = {
         "bars without a quote carry the last one": np.sum(missing & (newest >= 0)),
-        "bars before the first quote of their session have none": np.sum(missing & (newest < 0) & ever),
-        "sessions of a symbol have no quote at all": np.sum(traded.any(axis=2, keepdims=True) & ~ever),
+        "bars before the first quote of their session have none": np.sum(
+            missing & (newest < 0) & ever
+        ),
+        "sessions of a symbol have no quote at all": np.sum(
+            traded.any(axis=2, keepdims=True) & ~ever
+        ),
     }
     return tuple(f"{count:,} {what}" for what, count in counts.items() if count)
 
@@ -295,6 +362,8 @@ def without_early_closes(data: MarketData) -> MarketData:
         return data
     named = ", ".join(str(d) for d in data.dates[early][:5]) + (", ..." if early.sum() > 5 else "")
     kept = data.select(dates=data.dates[~early])
-    kept = kept.select(symbols=[kept.symbols[i] for i in np.flatnonzero(kept.has_session.any(axis=1))])
+    kept = kept.select(
+        symbols=[kept.symbols[i] for i in np.flatnonzero(kept.has_session.any(axis=1))]
+    )
     notes = (*data.provenance.notes, f"{int(early.sum())} sessions that end early dropped: {named}")
     return replace(kept, provenance=replace(data.provenance, notes=notes))

@@ -95,7 +95,9 @@ class MarketData:
     def require_volume(self, purpose: str) -> Array:
         """The volume, or a DataError: it is never invented."""
         if self.volume is None:
-            raise DataError(f"{self.provenance.name} has no volume, which {purpose} needs; use a data set with volume")
+            raise DataError(
+                f"{self.provenance.name} has no volume, which {purpose} needs; use a data set with volume"
+            )
         return self.volume
 
     def symbol_index(self, symbol: str) -> int:
@@ -104,14 +106,23 @@ class MarketData:
             return self.symbols.index(symbol)
         except ValueError:
             known = ", ".join(self.symbols[:5]) + (", ..." if len(self.symbols) > 5 else "")
-            raise DataError(f"symbol {symbol!r} is not in {self.provenance.name}; it has {known}") from None
+            raise DataError(
+                f"symbol {symbol!r} is not in {self.provenance.name}; it has {known}"
+            ) from None
 
     def select(
-        self, *, symbols: Iterable[str] | None = None, dates: npt.NDArray[np.integer] | Iterable[int] | None = None
+        self,
+        *,
+        symbols: Iterable[str] | None = None,
+        dates: npt.NDArray[np.integer] | Iterable[int] | None = None,
     ) -> MarketData:
         """The same data for some symbols and/or some dates (views where possible)."""
         rows = slice(None) if symbols is None else np.array([self.symbol_index(s) for s in symbols])
-        days = slice(None) if dates is None else np.flatnonzero(np.isin(self.dates, np.asarray(list(dates))))
+        days = (
+            slice(None)
+            if dates is None
+            else np.flatnonzero(np.isin(self.dates, np.asarray(list(dates))))
+        )
         if not isinstance(days, slice) and len(days) and np.all(np.diff(days) == 1):
             days = slice(int(days[0]), int(days[-1]) + 1)
         arrays: dict[str, Any] = {
@@ -133,7 +144,9 @@ class MarketData:
         for f in fields(self):
             value = getattr(self, f.name)
             if isinstance(value, np.ndarray) and value.ndim >= 3 and value.shape[:3] != self.shape:
-                raise DataError(f"{f.name} has shape {value.shape}, expected {self.shape} = symbols x sessions x bars")
+                raise DataError(
+                    f"{f.name} has shape {value.shape}, expected {self.shape} = symbols x sessions x bars"
+                )
         if len(set(self.symbols)) != len(self.symbols):
             raise DataError("a symbol appears twice; merge or rename it")
         if np.any(np.diff(self.dates) <= 0):
@@ -142,10 +155,14 @@ class MarketData:
     def _check_values(self) -> None:
         live = self.has_session
         if not live.any():
-            raise DataError(f"{self.provenance.name} holds no session; check the file, the symbols and the dates")
+            raise DataError(
+                f"{self.provenance.name} holds no session; check the file, the symbols and the dates"
+            )
         prices = {name: getattr(self, name)[live] for name in PRICE_FIELDS}
         for name, values in prices.items():
-            self._refuse(~(values > 0) | ~np.isfinite(values), f"{name} is not a positive number", live)
+            self._refuse(
+                ~(values > 0) | ~np.isfinite(values), f"{name} is not a positive number", live
+            )
         slack = 1e-9 * prices["close"]
         top = np.maximum(prices["open"], prices["close"]) > prices["high"] + slack
         bottom = np.minimum(prices["open"], prices["close"]) < prices["low"] - slack
@@ -154,7 +171,9 @@ class MarketData:
             values = getattr(self, name)
             if values is not None:
                 self._refuse(
-                    ~(values[live] >= 0) | ~np.isfinite(values[live]), f"{name} is negative or not finite", live
+                    ~(values[live] >= 0) | ~np.isfinite(values[live]),
+                    f"{name} is negative or not finite",
+                    live,
                 )
         if self.bid is not None and self.ask is not None:
             self._refuse(self.bid[live] > self.ask[live], "bid is above ask", live)

@@ -57,7 +57,9 @@ class PreparedData:
             raise DataError(
                 f"window length {length} does not fit a session of {len(data.grid)} bars; use 1 to {len(data.grid)}"
             )
-        return _torch_windows(data, self.features(split), self.scales.of(data), length, stride or length)
+        return _torch_windows(
+            data, self.features(split), self.scales.of(data), length, stride or length
+        )
 
 
 class FinancialDataPipeline:
@@ -81,7 +83,11 @@ class FinancialDataPipeline:
 
 
 def _torch_windows(
-    data: MarketData, features: npt.NDArray[np.float32], scales: FeatureScales, length: int, stride: int
+    data: MarketData,
+    features: npt.NDArray[np.float32],
+    scales: FeatureScales,
+    length: int,
+    stride: int,
 ) -> Dataset[Any]:
     import torch
     from torch.utils.data import Dataset
@@ -101,7 +107,13 @@ def _torch_windows(
             where = symbol[row], session[row], slice(starts[window], starts[window] + length)
             first = data.open[where][0]
             bars = [1e4 * (getattr(data, name)[where] / first - 1.0) for name in BAR_COLUMNS[:4]]
-            bars.append(np.zeros(length) if data.volume is None else data.volume[where] / bar_volume[symbol[row]])
-            return torch.from_numpy(features[where]), torch.from_numpy(np.stack(bars, axis=1).astype(np.float32))
+            bars.append(
+                np.zeros(length)
+                if data.volume is None
+                else data.volume[where] / bar_volume[symbol[row]]
+            )
+            return torch.from_numpy(features[where]), torch.from_numpy(
+                np.stack(bars, axis=1).astype(np.float32)
+            )
 
     return Windows()

@@ -82,10 +82,14 @@ def _columns(content: bytes, path: Path, options: ReadOptions) -> Columns:
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
-        raise DataError(f"{path} is damaged or no table ({one_line(error)}); write it anew") from None
+        raise DataError(
+            f"{path} is damaged or no table ({one_line(error)}); write it anew"
+        ) from None
     if not table.num_rows:
         raise DataError(f"{path} has no rows; give a file with bars")
-    meta = {k.decode(): v.decode(errors="replace") for k, v in (table.schema.metadata or {}).items()}
+    meta = {
+        k.decode(): v.decode(errors="replace") for k, v in (table.schema.metadata or {}).items()
+    }
     lower = table.rename_columns(lower_names(table.column_names, path.name))
     integers = all(pa.types.is_integer(field.type) for field in table.schema)
     if "price_scale" in meta and integers and all(name.isupper() for name in table.column_names):
@@ -93,7 +97,9 @@ def _columns(content: bytes, path: Path, options: ReadOptions) -> Columns:
     if {"date", "minute"} <= set(lower.column_names):
         columns = _stacked(lower, options, path)
     else:
-        columns = frame_columns(table.to_pandas(), replace(options, symbol=options.symbol or path.stem), name=path.name)
+        columns = frame_columns(
+            table.to_pandas(), replace(options, symbol=options.symbol or path.stem), name=path.name
+        )
     return replace(columns, **told_by(meta, path.name))
 
 
@@ -101,7 +107,9 @@ def _is_parquet(content: bytes, path: Path) -> bool:
     if content[:4] == b"PAR1":
         return True
     if path.suffix.lower() in (".parquet", ".pq") or b"\0" in content[:65536]:
-        raise DataError(f"{path} is neither parquet nor text (it begins {content[:8]!r}); give a CSV or parquet file")
+        raise DataError(
+            f"{path} is neither parquet nor text (it begins {content[:8]!r}); give a CSV or parquet file"
+        )
     return False
 
 
@@ -141,7 +149,9 @@ def _stacked(table: pa.Table, options: ReadOptions, path: Path) -> Columns:
         return values / 1e4 if scaled else values.astype(np.float64)
 
     prices = {name: column(name) for name in PRICE_FIELDS}
-    require_columns([name for name, values in prices.items() if values is None], table.column_names, path.name)
+    require_columns(
+        [name for name, values in prices.items() if values is None], table.column_names, path.name
+    )
     date, minute = _numbers(table, "date"), _numbers(table, "minute")
     timeless = np.isnan(date) | np.isnan(minute)
     date, minute = np.where(timeless, 0, date), np.where(timeless, 0, minute)
@@ -155,7 +165,11 @@ def _stacked(table: pa.Table, options: ReadOptions, path: Path) -> Columns:
     symbols, code = _symbols(table, options.symbol or path.stem)
     rows: dict[str, Any] = prices | others
     columns = Columns(symbols=symbols, code=code, date=date.astype(np.int32), minute=minute, **rows)
-    return _one_frequency(columns, table, options, path) if "freq_min" in table.column_names else columns
+    return (
+        _one_frequency(columns, table, options, path)
+        if "freq_min" in table.column_names
+        else columns
+    )
 
 
 def _one_frequency(columns: Columns, table: pa.Table, options: ReadOptions, path: Path) -> Columns:
@@ -165,7 +179,9 @@ def _one_frequency(columns: Columns, table: pa.Table, options: ReadOptions, path
     wanted = options.bar_minutes or (there[0] if len(there) == 1 else None)
     if wanted not in there:
         seen = " and ".join(str(length) for length in there)
-        raise DataError(f"{path} has bars of {seen} minutes; choose one by bar_minutes (seen: {options.bar_minutes})")
+        raise DataError(
+            f"{path} has bars of {seen} minutes; choose one by bar_minutes (seen: {options.bar_minutes})"
+        )
     return replace(columns.take(lengths == wanted), bar_minutes=wanted)
 
 
@@ -178,7 +194,9 @@ def _symbols(table: pa.Table, default: str) -> tuple[tuple[str, ...], npt.NDArra
     column = table[name].combine_chunks()
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if coded.null_count:
-        raise DataError(f"{coded.null_count:,} rows have no {name}; fill the column or leave it out")
+        raise DataError(
+            f"{coded.null_count:,} rows have no {name}; fill the column or leave it out"
+        )
     return with_symbols(coded.dictionary.to_pylist(), np.from_dlpack(coded.indices))
 
 
@@ -188,7 +206,9 @@ def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
     column = table[name].combine_chunks()
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-        raise DataError(f"column {name} holds {column.type}, first {column[0].as_py()!r}; it must hold numbers")
+        raise DataError(
+            f"column {name} holds {column.type}, first {column[0].as_py()!r}; it must hold numbers"
+        )
     return column.to_numpy(zero_copy_only=False) if column.null_count else np.from_dlpack(column)
 
 
@@ -197,7 +217,9 @@ def _wide(table: pa.Table, scale: float, first_date: str) -> Columns:
     grid = session_grid(US)
     days = table.num_rows // len(grid)
     if not days:
-        raise DataError(f"{table.num_rows} rows of prices are no session of {len(grid)}; give at least one whole day")
+        raise DataError(
+            f"{table.num_rows} rows of prices are no session of {len(grid)}; give at least one whole day"
+        )
     notes: tuple[str, ...] = (
         f"no times in the file: rows are taken as sessions of {len(grid)} minutes from {first_date}",
     )
@@ -208,6 +230,17 @@ def _wide(table: pa.Table, scale: float, first_date: str) -> Columns:
     yyyymmdd = np.char.replace(dates.astype(str), "-", "").astype(np.int32)
     price = np.concatenate([_numbers(table, name)[:rows] / scale for name in table.column_names])
     symbols, code = with_symbols(table.column_names, np.repeat(np.arange(tickers), rows))
-    date, minute = np.tile(np.repeat(yyyymmdd, len(grid)), tickers), np.tile(grid.minutes, days * tickers)
+    date, minute = (
+        np.tile(np.repeat(yyyymmdd, len(grid)), tickers),
+        np.tile(grid.minutes, days * tickers),
+    )
     ohlc: dict[str, Any] = dict.fromkeys(PRICE_FIELDS, price)
-    return Columns(symbols=symbols, code=code, date=date, minute=minute, **ohlc, bar_label=grid.label, notes=notes)
+    return Columns(
+        symbols=symbols,
+        code=code,
+        date=date,
+        minute=minute,
+        **ohlc,
+        bar_label=grid.label,
+        notes=notes,
+    )

@@ -37,7 +37,11 @@ def write_bars(data: MarketData, path: Path, *, notes: tuple[str, ...] = ()) -> 
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as stream:
-            pq.write_table(_table(data).replace_schema_metadata(_words(data, notes)), stream, compression="zstd")
+            pq.write_table(
+                _table(data).replace_schema_metadata(_words(data, notes)),
+                stream,
+                compression="zstd",
+            )
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
@@ -73,7 +77,10 @@ def _table(data: MarketData) -> Any:
         if (values := getattr(data, name)) is not None
     }
     if data.bid_sizes is not None and data.ask_sizes is not None:
-        columns |= {"bsz": data.bid_sizes[data.traded][:, 0], "asz": data.ask_sizes[data.traded][:, 0]}
+        columns |= {
+            "bsz": data.bid_sizes[data.traded][:, 0],
+            "asz": data.ask_sizes[data.traded][:, 0],
+        }
     return pa.table(columns)
 
 
@@ -88,9 +95,15 @@ def _left_out(data: MarketData) -> tuple[str, ...]:
     newest = np.maximum.accumulate(np.where(known, np.arange(len(data.grid)), -1), axis=2)
     moved = np.zeros(data.shape, dtype=bool)
     for quote in (data.bid, data.ask):
-        restored = np.where(newest >= 0, np.take_along_axis(quote, np.maximum(newest, 0), axis=2), np.nan)
+        restored = np.where(
+            newest >= 0, np.take_along_axis(quote, np.maximum(newest, 0), axis=2), np.nan
+        )
         moved |= (restored != quote) & ~(np.isnan(restored) & np.isnan(quote))
-    return notes + ((f"{int(moved.sum()):,} quotes of bars without a print are not stored",) if moved.any() else ())
+    return notes + (
+        (f"{int(moved.sum()):,} quotes of bars without a print are not stored",)
+        if moved.any()
+        else ()
+    )
 
 
 def _words(data: MarketData, notes: tuple[str, ...]) -> dict[str, str]:
@@ -115,8 +128,15 @@ def _grid(text: str, name: str) -> SessionGrid:
         known = grid.exchange in TIME_ZONES and grid.label in LABELS and int(grid.bar_minutes) > 0
     except (ValueError, TypeError):
         known, minutes = False, []
-    if not known or not minutes or sorted({*minutes}) != minutes or not 0 <= minutes[0] <= minutes[-1] <= 1440:
-        raise DataError(f"{name} states the session grid {text[:60]!r}, which cannot be; import its source again")
+    if (
+        not known
+        or not minutes
+        or sorted({*minutes}) != minutes
+        or not 0 <= minutes[0] <= minutes[-1] <= 1440
+    ):
+        raise DataError(
+            f"{name} states the session grid {text[:60]!r}, which cannot be; import its source again"
+        )
     return SessionGrid(grid.exchange, grid.bar_minutes, grid.label, tuple(minutes))
 
 
@@ -126,4 +146,6 @@ def _notes(text: str) -> tuple[str, ...]:
         notes = json.loads(text)
     except ValueError:
         notes = text
-    return tuple(" ".join(str(note).split()) for note in (notes if isinstance(notes, list) else [text]))
+    return tuple(
+        " ".join(str(note).split()) for note in (notes if isinstance(notes, list) else [text])
+    )

@@ -38,13 +38,22 @@ REVERSAL = 0.11
 """Share of a stock-specific move on mean volume that is undone later."""
 _REVERSAL_MINUTES, _SURPRISE_CAP = 5.0, 3.0
 _VOLATILITY_MINUTES = np.array([5.0, 100.0, 2_000.0])
-_TAIL_DEGREES, _TAIL_CAP, _MOVE_LIMIT = 7.0, 5.0, 0.1  # both limits are symmetric: no drift comes from them
+_TAIL_DEGREES, _TAIL_CAP, _MOVE_LIMIT = (
+    7.0,
+    5.0,
+    0.1,
+)  # both limits are symmetric: no drift comes from them
 _VOLUME_NOISE_SD, _SIZE_NOISE_SD = 0.55, 0.7
-_MONEY_PER_PRINT = 100e3  # a minute that usually trades x times this is silent with probability exp(-x)
+_MONEY_PER_PRINT = (
+    100e3  # a minute that usually trades x times this is silent with probability exp(-x)
+)
 _TICK = 0.01
 _FIRST_DAY = np.datetime64("2024-01-02")
 _QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
-_SPREAD_OUT = (0.7548776662466927, 0.5698402909980532)  # steps of a sequence that fills the unit square evenly
+_SPREAD_OUT = (
+    0.7548776662466927,
+    0.5698402909980532,
+)  # steps of a sequence that fills the unit square evenly
 
 
 @dataclass(frozen=True)
@@ -77,8 +86,42 @@ _VENUES = {
         volatility_sds=(0.22, 0.3, 0.2),
         gaps={0: 12.0},
         knots=(0, 5, 15, 45, 75, 105, 135, 165, 195, 225, 255, 285, 315, 345, 375, 389),
-        volume=(4.0, 2.2, 1.6, 1.15, 0.94, 0.84, 0.75, 0.67, 0.61, 0.59, 0.61, 0.67, 0.71, 0.88, 1.5, 6.0),
-        volatility=(3.0, 2.4, 2.0, 1.4, 1.15, 1.0, 0.92, 0.84, 0.76, 0.75, 0.75, 0.77, 0.77, 0.82, 0.92, 1.1),
+        volume=(
+            4.0,
+            2.2,
+            1.6,
+            1.15,
+            0.94,
+            0.84,
+            0.75,
+            0.67,
+            0.61,
+            0.59,
+            0.61,
+            0.67,
+            0.71,
+            0.88,
+            1.5,
+            6.0,
+        ),
+        volatility=(
+            3.0,
+            2.4,
+            2.0,
+            1.4,
+            1.15,
+            1.0,
+            0.92,
+            0.84,
+            0.76,
+            0.75,
+            0.75,
+            0.77,
+            0.77,
+            0.82,
+            0.92,
+            1.1,
+        ),
         day_money=(60e6, 130e6, 470e6, 3_800e6, 12_000e6),
         first_price=(12.0, 31.0, 105.0, 400.0, 900.0),
     ),
@@ -90,8 +133,46 @@ _VENUES = {
         volatility_sds=(0.22, 0.33, 0.36),
         gaps={0: 10.0, 120: 2.0},
         knots=(0, 7, 22, 37, 52, 67, 82, 97, 119, 120, 127, 142, 157, 172, 187, 202, 217, 239),
-        volume=(5.0, 3.3, 1.7, 1.25, 0.96, 0.83, 0.7, 0.64, 0.58, 1.0, 0.85, 0.67, 0.66, 0.64, 0.66, 0.66, 0.8, 1.5),
-        volatility=(3.0, 2.3, 1.7, 1.4, 1.2, 1.1, 1.0, 0.92, 0.9, 1.0, 0.95, 0.9, 0.9, 0.82, 0.82, 0.75, 0.74, 0.72),
+        volume=(
+            5.0,
+            3.3,
+            1.7,
+            1.25,
+            0.96,
+            0.83,
+            0.7,
+            0.64,
+            0.58,
+            1.0,
+            0.85,
+            0.67,
+            0.66,
+            0.64,
+            0.66,
+            0.66,
+            0.8,
+            1.5,
+        ),
+        volatility=(
+            3.0,
+            2.3,
+            1.7,
+            1.4,
+            1.2,
+            1.1,
+            1.0,
+            0.92,
+            0.9,
+            1.0,
+            0.95,
+            0.9,
+            0.9,
+            0.82,
+            0.82,
+            0.75,
+            0.74,
+            0.72,
+        ),
         day_money=(300e6, 540e6, 980e6, 2_100e6, 8_000e6),
         first_price=(3.5, 4.6, 10.7, 39.0, 200.0),
     ),
@@ -114,10 +195,14 @@ class SyntheticConfig:
 
     def __post_init__(self) -> None:
         if self.exchange not in _VENUES:
-            raise DataError(f"exchange {self.exchange!r} has no synthetic market; use one of {', '.join(_VENUES)}")
+            raise DataError(
+                f"exchange {self.exchange!r} has no synthetic market; use one of {', '.join(_VENUES)}"
+            )
         unbroken = gcd(_VENUES[self.exchange].minutes, *_VENUES[self.exchange].gaps)
         if self.bar_minutes < 1 or unbroken % self.bar_minutes:
-            raise DataError(f"bar_minutes {self.bar_minutes} does not divide {unbroken} minutes; use 1, 5, 15 or 30")
+            raise DataError(
+                f"bar_minutes {self.bar_minutes} does not divide {unbroken} minutes; use 1, 5, 15 or 30"
+            )
         for name, least in (("symbols", 1), ("sessions", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise DataError(f"{name} is {getattr(self, name)}; use {least} or more")
@@ -132,7 +217,9 @@ UNIVERSES: dict[str, SyntheticConfig] = {
 """The ready-made universes: 100 made-up names each, shaped like the two markets; `-fair` has nothing to predict."""
 
 
-def synthetic_market(config: SyntheticConfig = UNIVERSES["nasdaq100"], *, name: str = "synthetic") -> MarketData:
+def synthetic_market(
+    config: SyntheticConfig = UNIVERSES["nasdaq100"], *, name: str = "synthetic"
+) -> MarketData:
     """The market of a configuration, bit for bit the same each time; symbol k does not depend on how many there are."""
     venue = _VENUES[config.exchange]
     grid = session_grid(config.exchange, bar_minutes=config.bar_minutes)
@@ -145,8 +232,18 @@ def synthetic_market(config: SyntheticConfig = UNIVERSES["nasdaq100"], *, name: 
         rng = np.random.default_rng((config.seed, k + 1))
         price = np.exp(np.interp(dearness, _QUANTILES, np.log(venue.first_price)))
         day_shares = np.exp(np.interp(liquidity, _QUANTILES, np.log(venue.day_money))) / price
-        _fill_bars(bars[:, k], rng, venue=venue, market=market, price=price, day_shares=day_shares, config=config)
-        spreads[k] = _spread(bars[3, k], venue, spread_bps=6.0 - 4.0 * liquidity, bar_minutes=config.bar_minutes)
+        _fill_bars(
+            bars[:, k],
+            rng,
+            venue=venue,
+            market=market,
+            price=price,
+            day_shares=day_shares,
+            config=config,
+        )
+        spreads[k] = _spread(
+            bars[3, k], venue, spread_bps=6.0 - 4.0 * liquidity, bar_minutes=config.bar_minutes
+        )
         depth = 8e-4 * day_shares * _TICK / spreads[k]
         noise = np.exp(_SIZE_NOISE_SD * rng.standard_normal((2, *shape[1:])))
         sizes[:, k, :, :, 0] = venue.lot * np.ceil(depth * noise / venue.lot)
@@ -171,8 +268,12 @@ def synthetic_market(config: SyntheticConfig = UNIVERSES["nasdaq100"], *, name: 
 
 
 def _note(config: SyntheticConfig) -> str:
-    structure = "on (stock-specific reversal)" if config.predictable else "off (prices are a martingale)"
-    return f"synthetic {config.exchange} market, seed {config.seed}, predictable structure {structure}"
+    structure = (
+        "on (stock-specific reversal)" if config.predictable else "off (prices are a martingale)"
+    )
+    return (
+        f"synthetic {config.exchange} market, seed {config.seed}, predictable structure {structure}"
+    )
 
 
 def _business_days(count: int) -> npt.NDArray[np.int32]:
@@ -196,7 +297,12 @@ class _Minutes:
 
 
 def _minutes(
-    venue: _Venue, move_bps: float, rng: np.random.Generator, *, sessions: int, common: Array | float = 0.0
+    venue: _Venue,
+    move_bps: float,
+    rng: np.random.Generator,
+    *,
+    sessions: int,
+    common: Array | float = 0.0,
 ) -> _Minutes:
     """Symmetric moves of about `move_bps` a minute; `common` is log volatility shared with others."""
     shape = (sessions, venue.minutes)
@@ -241,8 +347,12 @@ def _fill_bars(
     config: SyntheticConfig,
 ) -> None:
     """Draw one name and write its bars: [open, high, low, close, volume, amount] x session x bar."""
-    move_bps, beta = np.array([venue.specific_bps, 1.0]) * np.exp([0.3, 0.25] * rng.standard_normal(2))
-    own = _minutes(venue, move_bps, rng, sessions=config.sessions, common=0.5 * market.log_volatility)
+    move_bps, beta = np.array([venue.specific_bps, 1.0]) * np.exp(
+        [0.3, 0.25] * rng.standard_normal(2)
+    )
+    own = _minutes(
+        venue, move_bps, rng, sessions=config.sessions, common=0.5 * market.log_volatility
+    )
     noise = rng.standard_normal(own.tail.shape)
     surprise = own.tail * np.exp(own.log_volatility + _VOLUME_NOISE_SD * noise)
     surprise /= surprise.mean()  # a size, free of signs: it tells nothing about where prices go

@@ -47,12 +47,16 @@ def alpaca() -> Iterator[Ask]:
         raise DataError(f"alpaca needs keys: set the environment variables {' and '.join(missing)}")
     client = library.StockHistoricalDataClient(*(os.environ[name] for name in _KEYS))
     client._retry = 0  # tries are counted in `se_rl.data.vendors` alone
-    client._session.request = partial(client._session.request, timeout=TIMEOUT_S)  # the library sets none
+    client._session.request = partial(
+        client._session.request, timeout=TIMEOUT_S
+    )  # the library sets none
 
     def ask(code: str, first: date, last: date, bar_minutes: int) -> pd.DataFrame:
         zone = ZoneInfo(TIME_ZONES[US])
         start = datetime.combine(first, clock(9, 30), zone)
-        end = min(datetime.combine(last, clock(16), zone), datetime.now(UTC) - timedelta(minutes=16))
+        end = min(
+            datetime.combine(last, clock(16), zone), datetime.now(UTC) - timedelta(minutes=16)
+        )
         wanted = library.StockBarsRequest(
             symbol_or_symbols=code,
             timeframe=library.TimeFrame(bar_minutes, library.TimeFrameUnit.Minute),
@@ -79,7 +83,9 @@ def baostock() -> Iterator[Ask]:
     def check(answer: Any) -> None:
         nonlocal logged_in
         code = answer.error_code
-        if code == "10001001" or code.startswith("10002"):  # logged out, or the network: this socket is of no more use
+        if code == "10001001" or code.startswith(
+            "10002"
+        ):  # logged out, or the network: this socket is of no more use
             logged_in = False
             raise ConnectionError(code)
         if code != "0":
@@ -90,7 +96,9 @@ def baostock() -> Iterator[Ask]:
         try:
             check(library.login())
         except DataError as error:
-            raise Stop(f"refused the login ({error}); try again later, or update baostock") from None
+            raise Stop(
+                f"refused the login ({error}); try again later, or update baostock"
+            ) from None
 
     def ask(code: str, first: date, last: date, bar_minutes: int) -> pd.DataFrame:
         days = {"start_date": f"{first}", "end_date": f"{last}"}
@@ -98,7 +106,9 @@ def baostock() -> Iterator[Ask]:
         with redirect_stdout(io.StringIO()):  # the library prints what it does
             if not logged_in:
                 log_in()
-            answer = library.query_history_k_data_plus(code, fields, frequency=f"{bar_minutes}", adjustflag="3", **days)
+            answer = library.query_history_k_data_plus(
+                code, fields, frequency=f"{bar_minutes}", adjustflag="3", **days
+            )
             while answer.error_code == "0" and answer.next():
                 rows.append(answer.get_row_data())
         check(answer)
@@ -127,7 +137,11 @@ def yfinance() -> Iterator[Ask]:
         days: dict[str, Any] = {"start": f"{first}", "end": f"{last + timedelta(days=1)}"}
         try:  # not `download`, which gives an empty frame for every fault and only logs what it was
             frame = library.Ticker(code).history(
-                interval=f"{bar_minutes}m", auto_adjust=False, actions=False, timeout=TIMEOUT_S, **days
+                interval=f"{bar_minutes}m",
+                auto_adjust=False,
+                actions=False,
+                timeout=TIMEOUT_S,
+                **days,
             )
         except Exception as error:
             if type(error).__name__ in ("YFPricesMissingError", "YFTzMissingError"):
@@ -156,8 +170,14 @@ def akshare() -> Iterator[Ask]:
     def ask(code: str, first: date, last: date, bar_minutes: int) -> pd.DataFrame:
         days = {"start_date": f"{first} 00:00:00", "end_date": f"{last} 23:59:59"}
         try:
-            frame = library.stock_zh_a_hist_min_em(symbol=code, period=f"{bar_minutes}", adjust="", **days)
-        except (TypeError, KeyError, ValueError) as error:  # what the library makes of an answer without data
+            frame = library.stock_zh_a_hist_min_em(
+                symbol=code, period=f"{bar_minutes}", adjust="", **days
+            )
+        except (
+            TypeError,
+            KeyError,
+            ValueError,
+        ) as error:  # what the library makes of an answer without data
             if isinstance(error, JSONDecodeError):
                 raise
             return pd.DataFrame()
@@ -196,7 +216,9 @@ def _library(vendor: str, module: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise DataError(f'{vendor} needs the extra: pip install "se-rl[vendors]" ({one_line(error)})') from None
+        raise DataError(
+            f'{vendor} needs the extra: pip install "se-rl[vendors]" ({one_line(error)})'
+        ) from None
 
 
 def one_line(error: Exception) -> str:

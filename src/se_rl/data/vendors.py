@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
 TRIES = 3
 _COLUMNS = ("symbol", "timestamp", *PRICE_FIELDS, "volume")
-_PASSING = {"ConnectionError", "TimeoutError", "Timeout", "ProxyError", "gaierror", "ChunkedEncodingError"} | {
-    "JSONDecodeError",  # akshare reads the page of a busy server as JSON without a look at its status
-    "YFRateLimitError",
-}
+_PASSING = (
+    {"ConnectionError", "TimeoutError", "Timeout", "ProxyError", "gaierror", "ChunkedEncodingError"}
+    | {
+        "JSONDecodeError",  # akshare reads the page of a busy server as JSON without a look at its status
+        "YFRateLimitError",
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,23 +84,37 @@ def fetch_bars(
     bars = row.bars.get(request.bar_minutes)
     if bars is None:
         lengths = ", ".join(map(str, row.bars))
-        raise DataError(f"{vendor} has no {request.bar_minutes}-minute bars; use bar_minutes {lengths}")
+        raise DataError(
+            f"{vendor} has no {request.bar_minutes}-minute bars; use bar_minutes {lengths}"
+        )
     codes = {symbol: row.code(symbol) for symbol in request.symbols}
     for symbol, code in codes.items():
         if code is None:
-            raise DataError(f"{vendor} cannot read the symbol {symbol!r}; write it as {row.example}")
-    spans = _spans(vendor, request, bars, today or datetime.now(ZoneInfo(TIME_ZONES[row.exchange])).date())
+            raise DataError(
+                f"{vendor} cannot read the symbol {symbol!r}; write it as {row.example}"
+            )
+    spans = _spans(
+        vendor, request, bars, today or datetime.now(ZoneInfo(TIME_ZONES[row.exchange])).date()
+    )
     with row.connect() as ask:
-        frames, failed = _collect(vendor, ask, request, spans=spans, codes=codes, progress=progress, sleep=sleep)
+        frames, failed = _collect(
+            vendor, ask, request, spans=spans, codes=codes, progress=progress, sleep=sleep
+        )
     asked = f"{request.bar_minutes}-minute bars from {request.start} to {request.end}"
     if not frames:
-        raise DataError(f"{vendor} gave no {asked}: {_listed(failed)}; check symbols and dates ({row.hint})")
+        raise DataError(
+            f"{vendor} gave no {asked}: {_listed(failed)}; check symbols and dates ({row.hint})"
+        )
     grid = session_grid(row.exchange, bar_minutes=request.bar_minutes, label=bars.label)
     frame, notes = _tidy(frames, request, grid)
     came = set(frame["symbol"])
     if not came:
-        raise DataError(f"{vendor} gave no usable {asked}: {'; '.join(notes)}; choose other dates ({row.hint})")
-    failed |= {symbol: "no usable bars" for symbol in request.symbols if symbol not in came | set(failed)}
+        raise DataError(
+            f"{vendor} gave no usable {asked}: {'; '.join(notes)}; choose other dates ({row.hint})"
+        )
+    failed |= {
+        symbol: "no usable bars" for symbol in request.symbols if symbol not in came | set(failed)
+    }
     if failed:
         notes.append(f"not fetched: {_listed(failed)}")
     return Fetched(frame, row.exchange, bars.label, False, (*row.notes, *notes))
@@ -120,15 +137,23 @@ def _collect(
         came = len(frames)
         for j, (first, last) in enumerate(spans):
             try:
-                part = _patiently(partial(ask, codes[symbol], first, last, request.bar_minutes), sleep)
+                part = _patiently(
+                    partial(ask, codes[symbol], first, last, request.bar_minutes), sleep
+                )
                 if len(part):
-                    frames.append(part.assign(symbol=symbol)[[*_COLUMNS, *part.columns.intersection(["amount"])]])
+                    frames.append(
+                        part.assign(symbol=symbol)[
+                            [*_COLUMNS, *part.columns.intersection(["amount"])]
+                        ]
+                    )
             except Stop as stop:
                 if not frames:
                     raise DataError(f"{vendor} {stop}") from None
                 rest = dict.fromkeys(request.symbols[i + 1 :], "not asked for")
                 return frames, failed | {symbol: f"from {first} on, {vendor} {stop}"} | rest
-            except Exception as error:  # a vendor's library may raise anything; it costs one symbol, not the rest
+            except (
+                Exception
+            ) as error:  # a vendor's library may raise anything; it costs one symbol, not the rest
                 failed[symbol] = f"from {first} on, {one_line(error)}"
                 break
             if progress:
@@ -156,10 +181,14 @@ def _patiently(ask: Callable[[], pd.DataFrame], sleep: Callable[[float], None]) 
             reason = f"HTTP status {status}" if status else type(error).__name__
         if attempt < TRIES:
             sleep(2.0**attempt)
-    raise Stop(f"did not answer in {TRIES} tries ({reason}); check the network and proxy, or try again later")
+    raise Stop(
+        f"did not answer in {TRIES} tries ({reason}); check the network and proxy, or try again later"
+    )
 
 
-def _tidy(frames: list[pd.DataFrame], request: FetchRequest, grid: SessionGrid) -> tuple[pd.DataFrame, list[str]]:
+def _tidy(
+    frames: list[pd.DataFrame], request: FetchRequest, grid: SessionGrid
+) -> tuple[pd.DataFrame, list[str]]:
     """One sorted frame on the session grid, and a note for each thing that was left out or replaced."""
     import pandas as pd
 
@@ -173,7 +202,9 @@ def _tidy(frames: list[pd.DataFrame], request: FetchRequest, grid: SessionGrid) 
     def local(part: pd.DataFrame) -> pd.DataFrame:
         at = pd.to_datetime(part["timestamp"]).dt.as_unit("ns").dt
         return part.assign(
-            timestamp=at.tz_convert(grid.time_zone) if at.tz is not None else at.tz_localize(grid.time_zone)
+            timestamp=at.tz_convert(grid.time_zone)
+            if at.tz is not None
+            else at.tz_localize(grid.time_zone)
         )
 
     frame = pd.concat(map(local, frames), ignore_index=True)
@@ -181,20 +212,28 @@ def _tidy(frames: list[pd.DataFrame], request: FetchRequest, grid: SessionGrid) 
     frame[numbers] = frame[numbers].apply(pd.to_numeric, errors="coerce").astype("float64")
     frame = frame.sort_values(["symbol", "timestamp"], kind="stable")
     frame = keep(~frame.duplicated(["symbol", "timestamp"], keep="last"), "repeated bars")
-    first, last = (pd.Timestamp(_day(text), tz=grid.time_zone) for text in (request.start, request.end))
+    first, last = (
+        pd.Timestamp(_day(text), tz=grid.time_zone) for text in (request.start, request.end)
+    )
     within = frame["timestamp"].between(first, last + pd.DateOffset(days=1), inclusive="left")
     frame = keep(within, "bars of other days")
     at = frame["timestamp"].dt
     on_grid = (grid.positions[(at.hour * 60 + at.minute).to_numpy()] >= 0) & (at.second == 0)
     frame = keep(on_grid, "bars outside the regular session")
     priced = (frame[["high", "low", "close"]] > 0).all(axis=1)
-    frame = keep(priced & (frame["open"] >= 0) & (frame["volume"] >= 0), "bars without a price or volume")
+    frame = keep(
+        priced & (frame["open"] >= 0) & (frame["volume"] >= 0), "bars without a price or volume"
+    )
     zero = frame["open"] == 0
     if zero.any():
         # The true open lies within [low, high]; the previous close, or a first bar's own, is brought there.
         before = frame.groupby("symbol")["close"].shift().fillna(frame["close"])
-        frame = frame.assign(open=frame["open"].mask(zero, before.clip(frame["low"], frame["high"])))
-        notes.append(f"{int(zero.sum())} zero opens replaced by the previous close, held within low and high")
+        frame = frame.assign(
+            open=frame["open"].mask(zero, before.clip(frame["low"], frame["high"]))
+        )
+        notes.append(
+            f"{int(zero.sum())} zero opens replaced by the previous close, held within low and high"
+        )
     if "amount" in frame and frame["amount"].isna().any():
         notes.append(f"amount left out: {int(frame['amount'].isna().sum())} bars lack it")
         frame = frame.drop(columns="amount")
@@ -222,7 +261,11 @@ def _spans(vendor: str, request: FetchRequest, bars: _Bars, today: date) -> list
 
 def _status(error: Exception) -> int:
     """The HTTP status an error carries, 0 if none."""
-    return getattr(error, "status_code", None) or getattr(getattr(error, "response", None), "status_code", None) or 0
+    return (
+        getattr(error, "status_code", None)
+        or getattr(getattr(error, "response", None), "status_code", None)
+        or 0
+    )
 
 
 def _listed(failed: Mapping[str, str]) -> str:
@@ -262,7 +305,10 @@ _TABLE = {
         partial(clients.us_code, separator="."),
         "AAPL or BRK.B",
         "the exchange may have been closed",
-        ("SIP feed without the last 16 minutes before the download", "amount is the vendor's VWAP times volume"),
+        (
+            "SIP feed without the last 16 minutes before the download",
+            "amount is the vendor's VWAP times volume",
+        ),
     ),
     # A page of baostock has 2,000 rows and a lost second page goes untold: so a request stays within one page.
     "baostock": _Vendor(

@@ -63,7 +63,9 @@ class ClosedForm(ABC):
     def draw(self, rng: np.random.Generator, n: int) -> Draws:
         """n episodes in antithetic pairs: the shocks of i + n/2 are those of i with the other sign."""
         if n < 2 or n % 2:
-            raise DataError(f"episodes are drawn in pairs, {n} were asked for: ask for an even number")
+            raise DataError(
+                f"episodes are drawn in pairs, {n} were asked for: ask for an even number"
+            )
         half = rng.standard_normal((n // 2, self.shocks))
         return Draws(np.concatenate([half, -half]))
 
@@ -85,13 +87,17 @@ class ClosedForm(ABC):
 
     def optimal_ratio(self) -> Array:
         """The closed-form rule in the present state; Bertsimas-Lo's may leave [0, 1] (it sells back, or buys ahead)."""
-        return self._optimal_shares() / np.where(np.abs(self.inventory) < 1e-12, 1.0, self.inventory)
+        return self._optimal_shares() / np.where(
+            np.abs(self.inventory) < 1e-12, 1.0, self.inventory
+        )
 
     def cost_of(self, policy: Rule | Array, *, episodes: int | None = None, seed: int = 0) -> Cost:
         """Expected cost of a rule, or of one fixed ratio per step, on the same draws for everybody who has that seed."""
         rule: Rule = policy if callable(policy) else lambda _, left: np.asarray(policy)[-left]
         draws = self.draw(np.random.default_rng(seed), episodes or self.sample_size)
-        total = self._costs(draws, lambda: self._shares(rule(self._observe(), self.steps_left))).sum(0)
+        total = self._costs(
+            draws, lambda: self._shares(rule(self._observe(), self.steps_left))
+        ).sum(0)
         if self.shocks:  # a control variate: the closed-form rule's luck on these draws has mean 0
             total += self.optimum() - self._costs(draws, self._optimal_shares).sum(0)
         pairs = total.reshape(2, -1).mean(0)
@@ -112,7 +118,10 @@ class ClosedForm(ABC):
     def _start(self, episodes: Draws) -> None:
         n = len(episodes)
         self.step_index, self.inventory, self.broken = 0, np.ones(n), np.zeros(n, bool)
-        self._shocks, self._observation = episodes.shocks, np.empty((n, self.observation_size), np.float32)
+        self._shocks, self._observation = (
+            episodes.shocks,
+            np.empty((n, self.observation_size), np.float32),
+        )
         self.state = self._first_state()
 
     def _costs(self, draws: Draws, shares: Callable[[], Array]) -> Array:
@@ -167,7 +176,9 @@ class AlmgrenChriss(ClosedForm):
 
     def trajectory(self) -> Array:
         """Optimal inventory x_0 = 1 .. x_N = 0."""
-        return np.sinh(self.urgency * np.linspace(1.0, 0.0, self.horizon + 1)) / np.sinh(self.urgency)
+        return np.sinh(self.urgency * np.linspace(1.0, 0.0, self.horizon + 1)) / np.sinh(
+            self.urgency
+        )
 
     def optimum(self) -> float:
         """Cost of the hyperbolic-sine trajectory."""
@@ -236,7 +247,9 @@ class BertsimasLo(ClosedForm):
     def __init__(self, steps: int = 8, persistence: float = 0.7, innovation: float = 0.08) -> None:
         _require_positive(steps=steps, innovation=innovation)
         if not abs(persistence) < 1.0:
-            raise DataError(f"persistence {persistence} makes no stationary signal: give one between -1 and 1")
+            raise DataError(
+                f"persistence {persistence} makes no stationary signal: give one between -1 and 1"
+            )
         super().__init__(steps)
         self.persistence, self.innovation, self.shocks = persistence, innovation, steps
         self.signal_sd = innovation / np.sqrt(1.0 - persistence**2)
@@ -245,7 +258,12 @@ class BertsimasLo(ClosedForm):
 
     def _coefficients(self) -> tuple[Array, Array, Array]:
         """Value with k steps left after this one: a_k W^2 + b_k Z W + c_k Z^2 + innovation^2 sum of earlier c."""
-        rho, a, b, c = self.persistence, np.ones(self.horizon), np.ones(self.horizon), np.zeros(self.horizon)
+        rho, a, b, c = (
+            self.persistence,
+            np.ones(self.horizon),
+            np.ones(self.horizon),
+            np.zeros(self.horizon),
+        )
         for k in range(1, self.horizon):
             a[k] = 1.0 - 1.0 / (4.0 * a[k - 1])
             b[k] = 1.0 + rho * b[k - 1] / (2.0 * a[k - 1])
@@ -254,7 +272,9 @@ class BertsimasLo(ClosedForm):
 
     def optimum(self) -> float:
         """Expected cost of the linear rule, trades of either sign."""
-        return float(self._a[-1] + self._c[-1] * self.signal_sd**2 + self.innovation**2 * self._c[:-1].sum())
+        return float(
+            self._a[-1] + self._c[-1] * self.signal_sd**2 + self.innovation**2 * self._c[:-1].sum()
+        )
 
     def constrained_optimum(self, *, levels: int = 401, signals: int = 301) -> float:
         """Expected cost of the best policy with ratios in [0, 1]: dynamic programming on a grid, within 5e-5 of it."""
@@ -267,7 +287,12 @@ class BertsimasLo(ClosedForm):
         value = np.broadcast_to((w**2)[:, None], (levels, signals))
         for _ in range(1, self.horizon):
             after = drift * w[:, None] + value @ expect
-            value = np.stack([np.min(w[i] * (w[i] - w[: i + 1, None]) + after[: i + 1], 0) for i in range(levels)])
+            value = np.stack(
+                [
+                    np.min(w[i] * (w[i] - w[: i + 1, None]) + after[: i + 1], 0)
+                    for i in range(levels)
+                ]
+            )
         return float(weights @ np.interp(self.signal_sd * nodes, z, value[-1]))
 
     def _first_state(self) -> Array:
@@ -285,10 +310,14 @@ class BertsimasLo(ClosedForm):
         if k == 0:
             return self.inventory.copy()
         a, b = self._a[k - 1], self._b[k - 1]
-        return self.inventory * (1.0 - 1.0 / (2.0 * a)) + self.state * self.persistence * b / (2.0 * a)
+        return self.inventory * (1.0 - 1.0 / (2.0 * a)) + self.state * self.persistence * b / (
+            2.0 * a
+        )
 
 
-CLOSED_FORMS: dict[str, Callable[[], ClosedForm]] = {w.name: w for w in (AlmgrenChriss, ObizhaevaWang, BertsimasLo)}
+CLOSED_FORMS: dict[str, Callable[[], ClosedForm]] = {
+    w.name: w for w in (AlmgrenChriss, ObizhaevaWang, BertsimasLo)
+}
 """The three worlds by name; called without arguments each has the settings in which equal slices are 10-35 % worse."""
 
 

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.features import BOOK_LEVELS, OBSERVATION_FIELDS, TURNED_FIELD, TURNED_SIGN, FeatureScales
+from se_rl.data.features import (
+    BOOK_LEVELS,
+    OBSERVATION_FIELDS,
+    TURNED_FIELD,
+    TURNED_SIGN,
+    FeatureScales,
+)
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.market_pool import WarmPool, trade_bar
 from se_rl.environments.market_view import MarketView
@@ -20,7 +26,7 @@ from se_rl.environments.metrics import BPS
 from se_rl.environments.task import ExecutionRecord, Orders, WindowBenchmarks
 from se_rl.environments.twin import Script, SessionTwin, free_script
 from se_rl.market import participants as at
-from se_rl.market.ladder import BUY, SELL
+from se_rl.market.price_levels import BUY, SELL
 from se_rl.market.profile import FIXED, MarketProfile
 
 Array = npt.NDArray[np.float64]
@@ -55,7 +61,9 @@ class DynamicCore:
         seed: int = 0,
     ) -> None:
         if not 0.0 < participation <= 1.0:
-            raise DataError(f"participation {participation} is not a share of the volume; use e.g. 0.1, at most 1")
+            raise DataError(
+                f"participation {participation} is not a share of the volume; use e.g. 0.1, at most 1"
+            )
         self.twin = None if data is None else SessionTwin(data, scales)
         self.pool = WarmPool(profile or MarketProfile(), agents=agents, quiet=data is not None)
         self.agents, self.shadow = agents, shadow
@@ -67,8 +75,12 @@ class DynamicCore:
         """Start these orders, one seed per market (drawn where not given); the first observation, reused by later steps."""
         n, books = len(orders), len(orders) // self.agents
         if n == 0 or n % self.agents:
-            raise DataError(f"{n} orders do not fill markets of {self.agents} agents; give a multiple of {self.agents}")
-        chosen = self._rng.integers(2**62, size=books) if seeds is None else np.asarray(seeds, np.int64)
+            raise DataError(
+                f"{n} orders do not fill markets of {self.agents} agents; give a multiple of {self.agents}"
+            )
+        chosen = (
+            self._rng.integers(2**62, size=books) if seeds is None else np.asarray(seeds, np.int64)
+        )
         self.orders, self.step_index, self._books = orders, 0, books
         self._start_markets(np.broadcast_to(chosen, (books,)))
         usual_lots = self._participation * self.pool.usual_volume_lots * orders.horizon
@@ -80,7 +92,9 @@ class DynamicCore:
         self.passive_share, self.forced_share = np.zeros(n), np.zeros(n)
         self.no_order_mid: Array | None = None
         self.own_impact: Array | None = None
-        self._window = np.zeros((3, books))  # sums over the bars: average mids in ticks, traded lots, their cash
+        self._window = np.zeros(
+            (3, books)
+        )  # sums over the bars: average mids in ticks, traded lots, their cash
         self._own_side = np.where(orders.side > 0, SELL, BUY)
         self.arrival = self._per_order(self.price(self._mid_ticks()))
         self.mid_after = self.arrival
@@ -117,12 +131,16 @@ class DynamicCore:
         self.mid_before = self.mid_after
         self.half_spread, self.volatility, self.imbalance = self._known
         step = slice(self.step_index, self.step_index + 1)
-        bars, answers = trade_bar(self.markets, wishes, drift=self._drift[step], events=self._events[step])
+        bars, answers = trade_bar(
+            self.markets, wishes, drift=self._drift[step], events=self._events[step]
+        )
         self.step_index += 1
         own = self._own(answers)
         self.remaining_lots = self.remaining_lots - own[:, at.ANSWERED]
         forced = self._complete() if self.done else np.zeros_like(own)
-        self._book(own, forced, {name: values[0].astype(np.float64) for name, values in bars.items()})
+        self._book(
+            own, forced, {name: values[0].astype(np.float64) for name, values in bars.items()}
+        )
         self._observe()
         return self.observation
 
@@ -183,11 +201,17 @@ class DynamicCore:
             self._anchor = self.markets.sim.state[: self._books, at.VALUE] / FIXED
             pool = self.pool
             self.script = self.twin.script(
-                leads, volatility_ticks=pool.volatility_ticks, usual_volume_lots=pool.usual_volume_lots
+                leads,
+                volatility_ticks=pool.volatility_ticks,
+                usual_volume_lots=pool.usual_volume_lots,
             )
-        self.pool.widen(self.markets, spread_ticks=self.script.spread, best_lots=self.script.best_lots)
+        self.pool.widen(
+            self.markets, spread_ticks=self.script.spread, best_lots=self.script.best_lots
+        )
         path = np.rint(self.script.value_ticks * FIXED).astype(np.int64)
-        events = np.rint(self.script.activity * self.markets.events_per_bar[: self._books]).astype(np.int64)
+        events = np.rint(self.script.activity * self.markets.events_per_bar[: self._books]).astype(
+            np.int64
+        )
         copies = (1, len(both) // self._books)
         self._drift = np.tile(np.diff(path, axis=0, prepend=0), copies)
         self._events = np.tile(events, copies)
@@ -209,16 +233,23 @@ class DynamicCore:
         if limit is None:
             return wishes
         posted = ~np.isnan(limit)
-        reference, tick, anchor = map(self._per_order, (self.script.reference, self.script.tick, self._anchor))
+        reference, tick, anchor = map(
+            self._per_order, (self.script.reference, self.script.tick, self._anchor)
+        )
         away = (np.where(posted, limit, reference) / reference - 1.0) / tick
-        own[:, at.WISH_PRICE] = np.rint(anchor + np.clip(away, -FARTHEST_TICKS, FARTHEST_TICKS)).astype(np.int64)
+        own[:, at.WISH_PRICE] = np.rint(
+            anchor + np.clip(away, -FARTHEST_TICKS, FARTHEST_TICKS)
+        ).astype(np.int64)
         own[posted, at.KIND] = at.POST
         return wishes
 
     def _complete(self) -> Int:
         """Take what is left at market after the last bar, without any event; what is refused stays in the inventory."""
         self.leftover = self._in_shares(self.remaining_lots)
-        wishes, nothing = self._wishes(self.remaining_lots, None), np.zeros((1, self.markets.n), np.int64)
+        wishes, nothing = (
+            self._wishes(self.remaining_lots, None),
+            np.zeros((1, self.markets.n), np.int64),
+        )
         taken = self._own(trade_bar(self.markets, wishes, drift=nothing, events=nothing)[1])
         self.remaining_lots = self.remaining_lots - taken[:, at.ANSWERED]
         return taken
@@ -228,10 +259,15 @@ class DynamicCore:
         books, lots, side = self._books, self._lots, self.orders.side
         average = (bars["open"] + bars["high"] + bars["low"] + bars["close"])[:books] / 8.0
         self._window += (average, bars["volume"][:books], bars["cash"][:books])
-        close, high, low = (self.price(bars[name][:books] / 2.0) for name in ("close", "high", "low"))
+        close, high, low = (
+            self.price(bars[name][:books] / 2.0) for name in ("close", "high", "low")
+        )
         relative_volume = bars["volume"][:books] / self.pool.usual_volume_lots
         self._view.add(
-            log_mid=np.log(close), log_high=np.log(high), log_low=np.log(low), relative_volume=relative_volume
+            log_mid=np.log(close),
+            log_high=np.log(high),
+            log_low=np.log(low),
+            relative_volume=relative_volume,
         )
         self.mid_average = self._per_order(self.price(average))
         self.mid_after = self._per_order(close)
@@ -241,9 +277,17 @@ class DynamicCore:
         self._spent += own[:, at.SPENT] + forced[:, at.SPENT]
         self.shares = self._in_shares(own[:, at.ANSWERED])
         self.remaining = self._in_shares(self.remaining_lots)
-        self.passive_share, self.forced_share = own[:, at.PASSIVE] / lots, forced[:, at.ANSWERED] / lots
-        filled, cash = own[:, at.ANSWERED] + forced[:, at.ANSWERED], own[:, at.SPENT] + forced[:, at.SPENT]
-        self.fill_price = np.where(filled > 0, self._currency(cash / np.maximum(filled, 1)), self.mid_average)
+        self.passive_share, self.forced_share = (
+            own[:, at.PASSIVE] / lots,
+            forced[:, at.ANSWERED] / lots,
+        )
+        filled, cash = (
+            own[:, at.ANSWERED] + forced[:, at.ANSWERED],
+            own[:, at.SPENT] + forced[:, at.SPENT],
+        )
+        self.fill_price = np.where(
+            filled > 0, self._currency(cash / np.maximum(filled, 1)), self.mid_average
+        )
         self._pay_reward(filled / lots)
 
     def _pay_reward(self, share: Array) -> None:
@@ -256,15 +300,24 @@ class DynamicCore:
         net = 1.0 - side * self._fee
         own = share * (self.fill_price * net * unit - 1.0)
         if self.done:
-            collar = self._per_order(self.script.tick * self.script.reference) * (2.0 * self.pool.profile.collar)
-            own += self.remaining_lots / self._lots * ((self.mid_after - side * collar) * net * unit - 1.0)
+            collar = self._per_order(self.script.tick * self.script.reference) * (
+                2.0 * self.pool.profile.collar
+            )
+            own += (
+                self.remaining_lots
+                / self._lots
+                * ((self.mid_after - side * collar) * net * unit - 1.0)
+            )
         self.reward = BPS * side * (own - (self.mid_average * net * unit - 1.0) / horizon)
 
     def _observe(self) -> None:
         """Fill the observation from the books and the view, and keep what a decision taken now knows."""
         depth = self.markets.books.depth(BOOK_LEVELS)[: self._books]
         lots, mid = depth[..., 1], self._mid_ticks()
-        bid, ask = (self.price(np.where(lots[:, side, 0] > 0, depth[:, side, 0, 0], mid)) for side in (BUY, SELL))
+        bid, ask = (
+            self.price(np.where(lots[:, side, 0] > 0, depth[:, side, 0, 0], mid))
+            for side in (BUY, SELL)
+        )
         public = self._per_order(self._view.fields(bid, ask, lots).T)
         turned = public[:, TURNED_FIELD] * TURNED_SIGN
         self.observation[:, :-2] = np.where(self.orders.side[:, None] > 0, public, turned)

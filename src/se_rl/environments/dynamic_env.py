@@ -10,7 +10,12 @@ import numpy.typing as npt
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_core import DynamicCore
-from se_rl.environments.execution_env import ExecutionEnvConfig, ExecutionEnvironment, as_market_data, default_config
+from se_rl.environments.execution_env import (
+    ExecutionEnvConfig,
+    ExecutionEnvironment,
+    as_market_data,
+    default_config,
+)
 from se_rl.environments.metrics import BPS, price_advantage
 from se_rl.environments.static_env import StaticVectorEnv
 from se_rl.environments.task import Orders, WindowBenchmarks
@@ -59,7 +64,9 @@ class DynamicEnvironment(ExecutionEnvironment):
         bars = None if data is None else as_market_data(data)
         self.config = config or default_config(bars)
         self._prepare(bars)
-        self.core = make_dynamic_core(bars, self.config, profile=profile, scales=scales, shadow=shadow)
+        self.core = make_dynamic_core(
+            bars, self.config, profile=profile, scales=scales, shadow=shadow
+        )
         self.broken_episodes = 0
 
     def start(self, orders: Orders, rng: np.random.Generator) -> npt.NDArray[np.float32]:
@@ -96,14 +103,21 @@ class DynamicVectorEnv(StaticVectorEnv):
     core: DynamicCore
 
     def __init__(
-        self, data: Any = None, config: ExecutionEnvConfig | None = None, *, num_envs: int = 1024, **options: Any
+        self,
+        data: Any = None,
+        config: ExecutionEnvConfig | None = None,
+        *,
+        num_envs: int = 1024,
+        **options: Any,
     ) -> None:
         super().__init__(data, config, num_envs=num_envs, **options)
 
     def outcome(self) -> dict[str, Any]:
         """PA against the window's VWAP, AFI and void orders, one entry per environment."""
         record = self.core.record()
-        pa = price_advantage(record.net_price, self.single.benchmarks().named("vwap"), record.orders.side)
+        pa = price_advantage(
+            record.net_price, self.single.benchmarks().named("vwap"), record.orders.side
+        )
         return {"PA": pa, "AFI": record.leftover, "broken": self.core.broken}
 
 
@@ -118,6 +132,11 @@ def make_dynamic_core(
 ) -> DynamicCore:
     """The batched world that a configuration describes."""
     return DynamicCore(
-        data, profile=profile, scales=scales, agents=agents, participation=config.participation,
-        fee_bps=config.transaction_cost * BPS, shadow=shadow,
-    )  # fmt: skip
+        data,
+        profile=profile,
+        scales=scales,
+        agents=agents,
+        participation=config.participation,
+        fee_bps=config.transaction_cost * BPS,
+        shadow=shadow,
+    )

@@ -75,7 +75,12 @@ class EpisodeBank:
         episodes |= {"start": start.choice(starts, size), "side": sides.astype(np.int8)}
         fill, left = np.zeros((2, 2, size, agents, horizon), np.float32)
         void, known = np.zeros((2, size, agents), np.bool_), np.zeros(size, np.bool_)
-        baselines = {"mid": np.zeros((size, horizon + 1), np.float32), "fill": fill, "left": left, "void": void}
+        baselines = {
+            "mid": np.zeros((size, horizon + 1), np.float32),
+            "fill": fill,
+            "left": left,
+            "void": void,
+        }
         return cls({"key": np.frombuffer(key, np.uint8), "known": known, **episodes, **baselines})
 
     @classmethod
@@ -100,8 +105,12 @@ class EpisodeBank:
         entry, agents, orders = self._sorted[place], self["side"].shape[1], episodes.orders
         side = orders.side.reshape(-1, agents)
         half = (side[:, 0] != self["side"][entry, 0]).astype(np.int64)
-        same = (side == self["side"][entry] * (1 - 2 * half)[:, None]).all(axis=1) & (self["seed"][entry] == seeds)
-        same &= (self["row"][entry] == orders.row[::agents]) & (self["start"][entry] == orders.start[::agents])
+        same = (side == self["side"][entry] * (1 - 2 * half)[:, None]).all(axis=1) & (
+            self["seed"][entry] == seeds
+        )
+        same &= (self["row"][entry] == orders.row[::agents]) & (
+            self["start"][entry] == orders.start[::agents]
+        )
         return (entry, half) if same.all() else None
 
     def episodes(self, entry: Int, *, horizon: int) -> Episodes:
@@ -118,12 +127,17 @@ class EpisodeBank:
         if not self["known"].flags.writeable:  # mapped read-only: what is new stays with us
             self._arrays = {name: array.copy() for name, array in self._arrays.items()}
         self["mid"][entry], shape = baseline.mid, (2, len(entry), self["side"].shape[1], -1)
-        self["fill"][:, entry], self["left"][:, entry] = baseline.fill.reshape(shape), baseline.left.reshape(shape)
+        self["fill"][:, entry], self["left"][:, entry] = (
+            baseline.fill.reshape(shape),
+            baseline.left.reshape(shape),
+        )
         self["void"][:, entry], self["known"][entry] = baseline.void.reshape(shape[:3]), True
 
     def baseline(self, entry: Int, half: Int) -> Baseline:
         """What is known of these books."""
-        fill, left = (self[name][half, entry].reshape(-1, self[name].shape[3]) for name in ("fill", "left"))
+        fill, left = (
+            self[name][half, entry].reshape(-1, self[name].shape[3]) for name in ("fill", "left")
+        )
         return Baseline(self["mid"][entry], fill, left, self["void"][half, entry].ravel())
 
 
@@ -155,21 +169,33 @@ class DynamicWorld:
         scales: FeatureScales | None = None,
     ) -> None:
         if (isinstance(bank, int) and bank < 1) or horizon < 1:
-            raise DataError(f"a bank of {bank} episodes of {horizon} steps is empty; use 1 or more of both")
+            raise DataError(
+                f"a bank of {bank} episodes of {horizon} steps is empty; use 1 or more of both"
+            )
         self.horizon, self.agents, self.takes_price = horizon, agents, takes_price
         self.shadow_from_bank, self._fee = shadow_from_bank, fee_bps / BPS
         rows, starts = np.zeros(1, np.int64), np.zeros(1, np.int64)
         if data is not None:
             rows, starts = session_rows(data, dates), window_starts(data, horizon, "any")
-            scales = scales or FeatureScales.fit(data if dates is None else data.select(dates=np.asarray(dates)))
+            scales = scales or FeatureScales.fit(
+                data if dates is None else data.select(dates=np.asarray(dates))
+            )
         chosen = profile or MarketProfile()
         key = _digest((astuple(chosen), horizon, participation, agents, seed), data, rows, scales)
-        self.bank = bank if isinstance(bank, EpisodeBank) else EpisodeBank.make(
-            bank, horizon=horizon, rows=rows, starts=starts, agents=agents, seed=seed, key=key
-        )  # fmt: skip
+        self.bank = (
+            bank
+            if isinstance(bank, EpisodeBank)
+            else EpisodeBank.make(
+                bank, horizon=horizon, rows=rows, starts=starts, agents=agents, seed=seed, key=key
+            )
+        )
         if self.bank["key"].tobytes() != key:
-            raise DataError("this bank holds other episodes; build it with the settings of this world")
-        self.core = DynamicCore(data, profile=chosen, scales=scales, agents=agents, participation=participation)
+            raise DataError(
+                "this bank holds other episodes; build it with the settings of this world"
+            )
+        self.core = DynamicCore(
+            data, profile=chosen, scales=scales, agents=agents, participation=participation
+        )
 
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
         """Entries of the bank, none twice while there are enough of them, with their sides and with the opposite ones."""
@@ -212,7 +238,9 @@ class DynamicWorld:
     def record(self) -> ExecutionRecord:
         """The finished batch, net of fees, NaN prices where an order is void in its own market."""
         record = self.core.record()
-        return replace(record, net_price=record.gross_price * (1.0 - record.orders.side * self._fee))
+        return replace(
+            record, net_price=record.gross_price * (1.0 - record.orders.side * self._fee)
+        )
 
     def benchmarks(self) -> WindowBenchmarks:
         """VWAP and TWAP of the simulated bars and the arrival mid."""
@@ -228,7 +256,9 @@ class DynamicWorld:
         for first in range(0, len(new), BLOCK):
             block = new[first : first + BLOCK]
             both = self.bank.episodes(block, horizon=self.horizon)
-            once = Episodes(both.orders.take(np.arange(len(both) // 2)), both.book_seeds[: len(block)])
+            once = Episodes(
+                both.orders.take(np.arange(len(both) // 2)), both.book_seeds[: len(block)]
+            )
             self.bank.store(block, self._simulate(both, once))
         return self.bank.baseline(entry, half)
 
@@ -238,7 +268,9 @@ class DynamicWorld:
         core.reset(idle.orders, seeds=idle.seeds)
         arrival = core.arrival[:: self.agents]
         bars = core.run_without_orders()["close"]
-        mid = np.concatenate([np.zeros((1, len(arrival))), core.price(bars / 2.0) / arrival - 1.0]).T.astype(np.float32)
+        mid = np.concatenate(
+            [np.zeros((1, len(arrival))), core.price(bars / 2.0) / arrival - 1.0]
+        ).T.astype(np.float32)
         idle_broken = core.markets.broken.copy()
         core.reset(traded.orders, seeds=traded.seeds)
         fill, left = np.empty((2, len(traded), steps), np.float32)
@@ -258,7 +290,9 @@ class DynamicWorld:
         What the market refuses at the end is booked as forced, two collars beyond the mid: worse than any fill could be.
         """
         core, known, side = self.core, self._baseline, self.core.orders.side.astype(np.float64)
-        free_before, free_after = (1.0 + side * np.repeat(known.mid[:, at], self.agents) for at in (step, step + 1))
+        free_before, free_after = (
+            1.0 + side * np.repeat(known.mid[:, at], self.agents) for at in (step, step + 1)
+        )
         unsold = core.remaining / core.orders.quantity
         refused = unsold if core.done else np.zeros_like(unsold)
         left = unsold - refused
@@ -269,7 +303,8 @@ class DynamicWorld:
         void = self.broken
         before = np.where(void, free_before, self._turn(core.mid_before))
         after, average, fill = (
-            np.where(void, free_after, self._turn(price)) for price in (core.mid_after, core.mid_average, net)
+            np.where(void, free_after, self._turn(price))
+            for price in (core.mid_after, core.mid_average, net)
         )
         twap_before = np.ones(len(side)) if step == 0 else known.left[:, step - 1]
         twap_fill = 1.0 + side * ((1.0 + known.fill[:, step]) * (1.0 - side * self._fee) - 1.0)
@@ -300,10 +335,14 @@ class DynamicWorld:
         return 1.0 + self.core.orders.side * (price / self.core.arrival - 1.0)
 
 
-def _digest(settings: tuple[Any, ...], data: MarketData | None, rows: Int, scales: FeatureScales | None) -> bytes:
+def _digest(
+    settings: tuple[Any, ...], data: MarketData | None, rows: Int, scales: FeatureScales | None
+) -> bytes:
     """What the episodes and their baselines depend on, in 32 bytes."""
     digest = hashlib.sha256(repr(settings).encode())
-    values = [getattr(part, f.name) for part in (data, scales) if part is not None for f in fields(part)]
+    values = [
+        getattr(part, f.name) for part in (data, scales) if part is not None for f in fields(part)
+    ]
     for array in (rows, *(value for value in values if isinstance(value, np.ndarray))):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.digest()

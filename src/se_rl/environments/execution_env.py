@@ -93,25 +93,37 @@ class OrderSource:
         self._rows, self._latest = np.zeros(1, np.int64), 0
         if data is not None:
             check_window(data, horizon=config.total_time, start=config.start or 0)
-            self._rows, self._latest = np.flatnonzero(data.has_session.ravel()), len(data.grid) - config.total_time
+            self._rows, self._latest = (
+                np.flatnonzero(data.has_session.ravel()),
+                len(data.grid) - config.total_time,
+            )
 
-    def draw(self, rng: np.random.Generator, n: int, *, options: dict[str, Any] | None = None) -> Orders:
+    def draw(
+        self, rng: np.random.Generator, n: int, *, options: dict[str, Any] | None = None
+    ) -> Orders:
         """Draw `n` orders; `options` may fix symbol, session, start and side."""
         fixed, config = options or {}, self.config
-        unknown = set(fixed) - ({"side"} if self.data is None else {"symbol", "session", "start", "side"})
+        unknown = set(fixed) - (
+            {"side"} if self.data is None else {"symbol", "session", "start", "side"}
+        )
         if unknown:
             known = "side" if self.data is None else "symbol, session, start or side"
             raise DataError(f"reset option {sorted(unknown)[0]!r} is unknown; use {known}")
         side = fixed.get("side", config.side)
         if side not in (*SIDES, "both"):
             raise DataError(f"side {side!r} is unknown; use buy, sell or both")
-        rows, start = self._matching(fixed), fixed.get("start", None if self.data is None else config.start)
+        rows, start = (
+            self._matching(fixed),
+            fixed.get("start", None if self.data is None else config.start),
+        )
         first = rng.integers(self._latest + 1, size=n) if start is None else np.full(n, int(start))
         if self.data is not None:
             check_window(self.data, horizon=config.total_time, start=int(first.max()))
         sign = rng.choice([1, -1], size=n) if side == "both" else np.full(n, SIDES[side])
         quantity = np.full(n, config.initial_inventory)
-        return Orders(rng.choice(rows, size=n), first, sign.astype(np.int8), quantity, config.total_time)
+        return Orders(
+            rng.choice(rows, size=n), first, sign.astype(np.int8), quantity, config.total_time
+        )
 
     def describe(self, orders: Orders, *, which: int = 0) -> dict[str, Any]:
         """One order in words."""
@@ -181,7 +193,9 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
         bars = as_market_data(data)
         self.config = config or default_config(bars)
         self._prepare(bars)
-        model = fills or fill_model(self.config, bars, book=data if isinstance(data, BookHistory) else None)
+        model = fills or fill_model(
+            self.config, bars, book=data if isinstance(data, BookHistory) else None
+        )
         self.core: ExecutionCore = make_static_core(bars, self.config, fills=model, scales=scales)
 
     def _prepare(self, data: MarketData | None) -> None:
@@ -202,15 +216,22 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
         observation = self.start(orders, self.np_random)[0].copy()
         return observation, {**self.source.describe(orders), "benchmark": self.benchmark_name}
 
-    def step(self, action: npt.ArrayLike) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(
+        self, action: npt.ArrayLike
+    ) -> tuple[npt.NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Trade in this bar; the fifth value tells what was filled, and at the end the order's PA."""
         if not hasattr(self.core, "orders") or self.core.done:
             raise gym.error.ResetNeeded("the episode is over; call reset() before step()")
         values = np.atleast_1d(np.asarray(action, np.float64))
         if values.shape != self.action_space.shape or not np.all(np.isfinite(values)):
             raise ValueError(f"action {action!r} does not fit {self.action_space}")
-        observation = self.core.step(values[:1], limit_prices(self.core, values[1:], self.config.price_range_bps))
-        info: dict[str, Any] = {"filled": float(self.core.shares[0]), "remaining": float(self.core.remaining[0])}
+        observation = self.core.step(
+            values[:1], limit_prices(self.core, values[1:], self.config.price_range_bps)
+        )
+        info: dict[str, Any] = {
+            "filled": float(self.core.shares[0]),
+            "remaining": float(self.core.remaining[0]),
+        }
         if self.core.done:
             info |= self._finish()
         return observation[0].copy(), float(self.core.reward[0]), self.core.done, False, info
@@ -239,13 +260,21 @@ class ExecutionEnvironment(gym.Env[npt.NDArray[np.float32], npt.NDArray[np.float
         pa = price_advantage(record.net_price, benchmark, record.orders.side)
         self._pa.append(float(pa[0]))
         self._leftover.append(float(record.leftover[0]))
-        return {"PA": self._pa[-1], "AFI": self._leftover[-1], "execution_price": float(record.net_price[0])}
+        return {
+            "PA": self._pa[-1],
+            "AFI": self._leftover[-1],
+            "execution_price": float(record.net_price[0]),
+        }
 
 
 def default_config(data: MarketData | None) -> ExecutionEnvConfig:
     """The configuration of those who give none: 240 bars, or the whole session where that is shorter."""
     config = ExecutionEnvConfig()
-    return config if data is None else replace(config, total_time=min(config.total_time, len(data.grid)))
+    return (
+        config
+        if data is None
+        else replace(config, total_time=min(config.total_time, len(data.grid)))
+    )
 
 
 def as_market_data(data: Any) -> MarketData:
@@ -259,14 +288,20 @@ def as_market_data(data: Any) -> MarketData:
     return bars_from_frame(data)
 
 
-def fill_model(config: ExecutionEnvConfig, data: MarketData, *, book: BookHistory | None = None) -> FillModel:
+def fill_model(
+    config: ExecutionEnvConfig, data: MarketData, *, book: BookHistory | None = None
+) -> FillModel:
     """The fill model that a configuration names."""
     if config.fills == "queue":
         if book is None:
-            raise DataError("fills 'queue' needs a historical order book; give read_lobster(...) as the data")
+            raise DataError(
+                "fills 'queue' needs a historical order book; give read_lobster(...) as the data"
+            )
         return QueueFills([book])
     model = PriceTaker if config.fills == "price_taker" else LimitOnBars
-    return model(data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation)
+    return model(
+        data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation
+    )
 
 
 def make_static_core(

@@ -27,7 +27,15 @@ class FillModel(Protocol):
     half_spread: float
 
     def fill(
-        self, row: Index, bar: Index, side: Sides, want: Array, limit: Array, shares: Array, cash: Array, cost: Array
+        self,
+        row: Index,
+        bar: Index,
+        side: Sides,
+        want: Array,
+        limit: Array,
+        shares: Array,
+        cash: Array,
+        cost: Array,
     ) -> None:
         """Fill `want` shares of each order in its bar."""
         ...
@@ -39,7 +47,9 @@ def check_costs(*, half_spread_bps: float, fee_bps: float, max_participation: fl
         if not (np.isfinite(value) and value >= 0):
             raise DataError(f"{name} {value} is not a cost; use 0 for none, or a positive number")
     if max_participation is not None and not 0.0 < max_participation <= 1.0:
-        raise DataError(f"max_participation {max_participation} is not a share of the volume; use e.g. 0.1, at most 1")
+        raise DataError(
+            f"max_participation {max_participation} is not a share of the volume; use e.g. 0.1, at most 1"
+        )
 
 
 def flat(values: Array) -> Array:
@@ -53,20 +63,44 @@ class PriceTaker:
     name = "price_taker"
 
     def __init__(
-        self, data: MarketData, *, half_spread_bps: float = 0.0, max_participation: float | None = None
+        self,
+        data: MarketData,
+        *,
+        half_spread_bps: float = 0.0,
+        max_participation: float | None = None,
     ) -> None:
         self._price = flat(data.price)
         self.half_spread = half_spread_bps * 1e-4
         self._capped = max_participation is not None
         self._share = max_participation or 0.0
-        self._volume = flat(data.require_volume("a participation cap")) if self._capped else self._price
+        self._volume = (
+            flat(data.require_volume("a participation cap")) if self._capped else self._price
+        )
 
     def fill(
-        self, row: Index, bar: Index, side: Sides, want: Array, limit: Array, shares: Array, cash: Array, cost: Array
+        self,
+        row: Index,
+        bar: Index,
+        side: Sides,
+        want: Array,
+        limit: Array,
+        shares: Array,
+        cash: Array,
+        cost: Array,
     ) -> None:
         """Take the bar price."""
         _take(
-            self._price, self._volume, self._share, self._capped, self.half_spread, row, bar, want, shares, cash, cost
+            self._price,
+            self._volume,
+            self._share,
+            self._capped,
+            self.half_spread,
+            row,
+            bar,
+            want,
+            shares,
+            cash,
+            cost,
         )
 
 
@@ -93,17 +127,48 @@ class LimitOnBars:
         self.half_spread, self._tick = half_spread_bps * 1e-4, tick
         self._capped = max_participation is not None
         self._share = max_participation or 0.0
-        self._volume = flat(data.require_volume("limit fills on bars")) if self._capped else self._price
+        self._volume = (
+            flat(data.require_volume("limit fills on bars")) if self._capped else self._price
+        )
 
     def fill(
-        self, row: Index, bar: Index, side: Sides, want: Array, limit: Array, shares: Array, cash: Array, cost: Array
+        self,
+        row: Index,
+        bar: Index,
+        side: Sides,
+        want: Array,
+        limit: Array,
+        shares: Array,
+        cash: Array,
+        cost: Array,
     ) -> None:
         """Fill passive orders that were traded through, and take the bar price for the marketable ones."""
         _take(
-            self._price, self._volume, self._share, self._capped, self.half_spread, row, bar, want, shares, cash, cost
+            self._price,
+            self._volume,
+            self._share,
+            self._capped,
+            self.half_spread,
+            row,
+            bar,
+            want,
+            shares,
+            cash,
+            cost,
         )
         _rest(
-            self._high, self._low, self._close, self.half_spread, self._tick, row, bar, side, limit, shares, cash, cost
+            self._high,
+            self._low,
+            self._close,
+            self.half_spread,
+            self._tick,
+            row,
+            bar,
+            side,
+            limit,
+            shares,
+            cash,
+            cost,
         )
 
 
@@ -128,7 +193,11 @@ def _rest(high, low, close, half_spread, tick, row, bar, side, limit, shares, ca
             side[i] < 0 and limit[i] >= last * (1.0 + half_spread)
         ):
             continue
-        through = high[row[i], bar[i]] >= limit[i] + tick if side[i] > 0 else low[row[i], bar[i]] <= limit[i] - tick
+        through = (
+            high[row[i], bar[i]] >= limit[i] + tick
+            if side[i] > 0
+            else low[row[i], bar[i]] <= limit[i] - tick
+        )
         if not through:
             shares[i] = 0.0
         cash[i] = shares[i] * limit[i]

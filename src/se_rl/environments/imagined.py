@@ -39,7 +39,9 @@ def imagined_data(data: MarketData, imagine_bars: ImagineBars) -> MarketData:
     changed["volume"], changed["amount"] = None if data.volume is None else made[..., 4], None
     origin = data.provenance
     note = "imagined from real sessions; no market ever printed these prices"
-    changed["provenance"] = Provenance(f"imagined from {origin.name}", synthetic=True, notes=(*origin.notes, note))
+    changed["provenance"] = Provenance(
+        f"imagined from {origin.name}", synthetic=True, notes=(*origin.notes, note)
+    )
     return replace(data, **changed)
 
 
@@ -47,18 +49,23 @@ def _checked(made: Array, real: Array) -> Array:
     """Imagined paths of one date, refused unless they are bars."""
     result = np.asarray(made, np.float64)
     if result.shape != real.shape:
-        raise ValueError(f"imagined bars have shape {result.shape}, expected {real.shape} = paths x bars x 5")
+        raise ValueError(
+            f"imagined bars have shape {result.shape}, expected {real.shape} = paths x bars x 5"
+        )
     open_, high, low, close, volume = np.moveaxis(result, -1, 0)
     wrong = {
         "not finite": ~np.isfinite(result).all(axis=-1),
         "not positive in a price": ~(result[..., :4] > 0).all(axis=-1),
         "negative in volume": ~(volume >= 0),
-        "outside low <= open, close <= high": (np.minimum(open_, close) < low) | (np.maximum(open_, close) > high),
+        "outside low <= open, close <= high": (np.minimum(open_, close) < low)
+        | (np.maximum(open_, close) > high),
     }
     for what, where in wrong.items():
         if where.any():
             path, bar = np.argwhere(where)[0]
-            raise ValueError(f"imagined bars are {what}, first in path {path}, bar {bar}: {result[path, bar].tolist()}")
+            raise ValueError(
+                f"imagined bars are {what}, first in path {path}, bar {bar}: {result[path, bar].tolist()}"
+            )
     return result
 
 

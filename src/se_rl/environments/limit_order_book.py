@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.market import ladder as at
+from se_rl.market import price_levels as at
 from se_rl.market.book import Books
 
 Levels = list[tuple[float, float]]
@@ -85,7 +85,9 @@ class _Steps:
     def __init__(self, step: float, name: str) -> None:
         self._step = _positive(step, name)
         inverse = 1.0 / self._step
-        self._per_unit = round(inverse) if math.isclose(inverse, round(inverse), rel_tol=1e-12) else None
+        self._per_unit = (
+            round(inverse) if math.isclose(inverse, round(inverse), rel_tol=1e-12) else None
+        )
 
     def count(self, value: Any, name: str) -> int:
         number = _positive(value, name)
@@ -107,7 +109,9 @@ class LimitOrderBook:
     price and any number of orders; it grows when it must.
     """
 
-    def __init__(self, initial_price: float = 100.0, tick_size: float = 0.01, *, lot_size: float = 1e-6) -> None:
+    def __init__(
+        self, initial_price: float = 100.0, tick_size: float = 0.01, *, lot_size: float = 1e-6
+    ) -> None:
         self.initial_price = _positive(initial_price, "initial_price")
         self.tick_size, self.lot_size = tick_size, lot_size
         self._ticks, self._lots = _Steps(tick_size, "tick_size"), _Steps(lot_size, "lot_size")
@@ -135,20 +139,37 @@ class LimitOrderBook:
 
         A market order ignores its price. `timestamp` defaults to the order's number; priority is arrival order always.
         """
-        side, order_type = _member(OrderSide, side, "side"), _member(OrderType, order_type, "order_type")
+        side, order_type = (
+            _member(OrderSide, side, "side"),
+            _member(OrderType, order_type, "order_type"),
+        )
         if not isinstance(agent_id, Hashable):
-            raise ValueError(f"agent_id is {agent_id!r}; give something hashable, such as a number or a name")
+            raise ValueError(
+                f"agent_id is {agent_id!r}; give something hashable, such as a number or a name"
+            )
         priced = order_type is not OrderType.MARKET
-        ticks, lots = self._ticks.count(price, "price") if priced else 0, self._lots.count(quantity, "quantity")
+        ticks, lots = (
+            self._ticks.count(price, "price") if priced else 0,
+            self._lots.count(quantity, "quantity"),
+        )
         self._make_room(ticks, lots)
         number = self._submitted + 1
         stamp = float(number) if timestamp is None else _finite(timestamp, "timestamp")
         size = self._lots.value(lots)
         order = Order(
-            number, agent_id, side, order_type, self._ticks.value(ticks) if priced else None, size, size, stamp
+            number,
+            agent_id,
+            side,
+            order_type,
+            self._ticks.value(ticks) if priced else None,
+            size,
+            size,
+            stamp,
         )
         self._submitted = number
-        slot = self._books.submit(0, _KINDS[order_type], side=_SIDES[side], price=ticks, quantity=lots, id=number)
+        slot = self._books.submit(
+            0, _KINDS[order_type], side=_SIDES[side], price=ticks, quantity=lots, id=number
+        )
         trades = self._settle(order, lots)
         if slot >= 0:
             self._resting[number] = _Resting(order, slot)
@@ -165,7 +186,9 @@ class LimitOrderBook:
         order, slot = self._resting[order_id]
         left = self._books.submit(0, at.CANCEL, slot=slot, quantity=lots) >= 0
         if left:
-            order.remaining_quantity = self._lots.value(int(self._books.book.orders[0, slot, at.QUANTITY]))
+            order.remaining_quantity = self._lots.value(
+                int(self._books.book.orders[0, slot, at.QUANTITY])
+            )
         else:
             del self._resting[order_id]
             order.status = OrderStatus.CANCELLED
@@ -192,7 +215,9 @@ class LimitOrderBook:
     def get_depth(self, levels: int = 5) -> tuple[Levels, Levels]:
         """(bids, asks), each a list of (price, quantity) per price level, best first."""
         rows = self._books.depth(levels)[0].tolist()
-        bids, asks = ([(self._ticks.value(p), self._lots.value(q)) for p, q in side if q] for side in rows)
+        bids, asks = (
+            [(self._ticks.value(p), self._lots.value(q)) for p, q in side if q] for side in rows
+        )
         return bids, asks
 
     def get_vwap(self) -> float | None:
@@ -224,16 +249,30 @@ class LimitOrderBook:
             side[: len(shown)] = np.reshape(shown, (-1, 2))
         bid, ask = sides[:, :, 1].sum(axis=1)
         imbalance = (bid - ask) / (bid + ask) if bid + ask else 0.0
-        top = (self._mid, self.get_spread(), self.get_best_bid(), self.get_best_ask(), imbalance, self._last_price)
-        return np.concatenate([[x or 0.0 for x in top], sides.transpose(0, 2, 1).ravel()]).astype(np.float32)
+        top = (
+            self._mid,
+            self.get_spread(),
+            self.get_best_bid(),
+            self.get_best_ask(),
+            imbalance,
+            self._last_price,
+        )
+        return np.concatenate([[x or 0.0 for x in top], sides.transpose(0, 2, 1).ravel()]).astype(
+            np.float32
+        )
 
     def _make_room(self, ticks: int, lots: int) -> None:
         meta, pool = self._books.book.meta[0], self._books.book.orders.shape[1]
         if meta[at.FREE] < 0:
             self._books.grow(2 * pool, log=2 * pool)
-        for name, steps, most in (("price", ticks, at.MAX_PRICE), ("quantity", lots, at.MAX_QUANTITY)):
+        for name, steps, most in (
+            ("price", ticks, at.MAX_PRICE),
+            ("quantity", lots, at.MAX_QUANTITY),
+        ):
             if steps > meta[most]:
-                raise ValueError(f"{name} is {steps} steps, more than {meta[most]}; use a larger tick_size or lot_size")
+                raise ValueError(
+                    f"{name} is {steps} steps, more than {meta[most]}; use a larger tick_size or lot_size"
+                )
 
     def _settle(self, order: Order, lots: int) -> list[Trade]:
         """Read and clear the kernel's log of this order: its trades, with both sides' orders brought up to date."""
@@ -250,7 +289,9 @@ class LimitOrderBook:
             buyer, seller = (order, maker) if order.side is OrderSide.BUY else (maker, order)
             parties = buyer.agent_id, seller.agent_id
             ids = buyer.order_id, seller.order_id
-            trades.append(Trade(*parties, self._last_price, self._lots.value(size), *ids, order.timestamp))
+            trades.append(
+                Trade(*parties, self._last_price, self._lots.value(size), *ids, order.timestamp)
+            )
         self._books.clear_log()
         return trades
 
@@ -279,7 +320,9 @@ def _member(kind: type[_Member], value: _Member | str, name: str) -> _Member:
     try:
         return value if isinstance(value, kind) else kind(value.lower())
     except (ValueError, AttributeError):
-        raise ValueError(f"{name} is {value!r}; use one of {', '.join(member.value for member in kind)}") from None
+        raise ValueError(
+            f"{name} is {value!r}; use one of {', '.join(member.value for member in kind)}"
+        ) from None
 
 
 def _finite(value: Any, name: str) -> float:

@@ -43,7 +43,9 @@ class WarmPool:
         self.usual_spread_ticks = float((bars["ask"] - bars["bid"])[:, whole].mean())
         self.usual_best_lots = float(np.median(markets.books.depth(1)[whole, :, 0, 1]))
         if self.volatility_ticks <= 0 or self.usual_volume_lots <= 0:
-            raise DataError("the profile's market never trades or never moves; raise its rates or news_volatility")
+            raise DataError(
+                "the profile's market never trades or never moves; raise its rates or news_volatility"
+            )
         if quiet:
             markets, bars, whole = _in_full_swing(self.profile, agents)
         self._states = [np.ascontiguousarray(array[whole]) for array in markets.copy_state()]
@@ -74,12 +76,16 @@ class WarmPool:
         lowest = -self.profile.maker_half_spread
         half = np.maximum(extra, lowest)
         own = round(self.profile.maker_lots)
-        lots = np.clip(np.nan_to_num(best_lots - self.usual_best_lots), 1 - own, max(0, MOST_LOTS - own))
+        lots = np.clip(
+            np.nan_to_num(best_lots - self.usual_best_lots), 1 - own, max(0, MOST_LOTS - own)
+        )
         markets.sim.state[:, EXTRA_SPREAD] = np.tile(np.rint(half * FIXED).astype(np.int64), copies)
         markets.sim.state[:, EXTRA_LOTS] = np.tile(np.rint(lots).astype(np.int64), copies)
 
 
-def trade_bar(markets: Markets, wishes: Int, *, drift: Int, events: Int) -> tuple[dict[str, Int], Int]:
+def trade_bar(
+    markets: Markets, wishes: Int, *, drift: Int, events: Int
+) -> tuple[dict[str, Int], Int]:
     """One bar of `Markets.run` with wishes [market, agent, 4], on no more threads than the markets are worth."""
     if not _threaded():
         return markets.run(1, wishes[None], drift=drift, events=events)
@@ -101,7 +107,9 @@ def _arrays(markets: Markets) -> list[npt.NDArray[Any]]:
     return [*markets.books.book, markets.sim.state]
 
 
-def _in_full_swing(profile: MarketProfile, agents: int) -> tuple[Markets, dict[str, Int], npt.NDArray[np.bool_]]:
+def _in_full_swing(
+    profile: MarketProfile, agents: int
+) -> tuple[Markets, dict[str, Int], npt.NDArray[np.bool_]]:
     """Markets after many bars, these bars, and which of the markets never broke."""
     markets = Markets(POOL_MARKETS, profile, agents=agents, parallel=_threaded())
     bars = markets.run(MEASURED_BARS)[0]

@@ -36,7 +36,10 @@ class MarketView:
         self._path[LOOKBACK_BARS] = log_mid
         self._volume = np.empty((LOOKBACK_BARS + horizon, n))
         self._volume[:LOOKBACK_BARS] = script.volume
-        self._high, self._low = np.maximum(script.log_high, log_mid), np.minimum(script.log_low, log_mid)
+        self._high, self._low = (
+            np.maximum(script.log_high, log_mid),
+            np.minimum(script.log_low, log_mid),
+        )
         self._squared = script.squared_sum.copy()
         self._usual_spread_bps = pool.usual_spread_ticks * script.tick * BPS
         self._log_usual_lots = np.log(pool.usual_best_lots + 1.0)
@@ -45,7 +48,9 @@ class MarketView:
         self._has_universe = ~np.isnan(script.universe_return[0])
         self._measure()
 
-    def add(self, *, log_mid: Array, log_high: Array, log_low: Array, relative_volume: Array) -> None:
+    def add(
+        self, *, log_mid: Array, log_high: Array, log_low: Array, relative_volume: Array
+    ) -> None:
         """One more bar has closed."""
         self._bar += 1
         now = LOOKBACK_BARS + self._bar
@@ -83,7 +88,9 @@ class MarketView:
             np.subtract(self._path[now], self._path[now - bars], out=returns[row])
             returns[row] /= self.volatility * np.sqrt(bars)
         np.clip(returns, -CLIP, CLIP, out=returns)
-        np.subtract(returns, self._script.universe_return[self._bar], out=specific, where=self._has_universe)
+        np.subtract(
+            returns, self._script.universe_return[self._bar], out=specific, where=self._has_universe
+        )
 
     def _slow_fields(self) -> tuple[Array, ...]:
         """Return since the open, place in the day's range, volatility, volume of one and of five minutes, time of day."""
@@ -95,7 +102,8 @@ class MarketView:
         width = self._high - self._low
         place = np.where(width > 0, 2.0 * (price - self._low) / np.maximum(width, 1e-12) - 1.0, 0.0)
         volumes = [
-            np.log(self._volume[now - bars : now].mean(axis=0) + QUIET_VOLUME) for bars in script.return_bars[:2]
+            np.log(self._volume[now - bars : now].mean(axis=0) + QUIET_VOLUME)
+            for bars in script.return_bars[:2]
         ]
         level = np.log(self.volatility) - self._log_usual_volatility
         return since_open, place, level, *volumes, script.time_of_day[self._bar]

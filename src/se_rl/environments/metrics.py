@@ -17,7 +17,9 @@ BPS = 1e4
 def price_advantage(price: npt.ArrayLike, benchmark: npt.ArrayLike, side: npt.ArrayLike) -> Array:
     """PA per order in bps: 1e4 * s * (price/benchmark - 1), s = +1 sell, -1 buy; positive is good."""
     return (
-        BPS * np.asarray(side, np.float64) * (np.asarray(price, np.float64) / np.asarray(benchmark, np.float64) - 1.0)
+        BPS
+        * np.asarray(side, np.float64)
+        * (np.asarray(price, np.float64) / np.asarray(benchmark, np.float64) - 1.0)
     )
 
 
@@ -43,7 +45,12 @@ class Metrics:
         spread = pa.std(ddof=1) if pa.size > 1 else np.nan
         wins = (len(gains) + 0.5 * (pa == 0).sum()) / pa.size
         return cls(
-            pa.size, float(pa.mean()), float(spread), float(wins), float(ratio), float(np.mean(np.abs(leftover)))
+            pa.size,
+            float(pa.mean()),
+            float(spread),
+            float(wins),
+            float(ratio),
+            float(np.mean(np.abs(leftover))),
         )
 
     def as_dict(self) -> dict[str, float]:

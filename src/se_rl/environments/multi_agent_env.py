@@ -47,27 +47,42 @@ class MultiAgentCore:
     and so on. An observation is the order's 32 fields and the inbox; messages are kept to [-1, 1].
     """
 
-    def __init__(self, core: DynamicCore, *, message_size: int = 8, inbox: Inbox = mean_of_others) -> None:
+    def __init__(
+        self, core: DynamicCore, *, message_size: int = 8, inbox: Inbox = mean_of_others
+    ) -> None:
         if message_size < 0:
-            raise DataError(f"message_size is {message_size}; use 0 for no messages, or a positive number")
-        self.core, self.agents, self.message_size, self._inbox = core, core.agents, message_size, inbox
+            raise DataError(
+                f"message_size is {message_size}; use 0 for no messages, or a positive number"
+            )
+        self.core, self.agents, self.message_size, self._inbox = (
+            core,
+            core.agents,
+            message_size,
+            inbox,
+        )
 
     def reset(self, orders: Orders, *, seeds: npt.ArrayLike | None = None) -> Observation:
         """Start the orders (those of a book are neighbours and share row and start), all inboxes empty."""
         for name in ("row", "start"):
             values = getattr(orders, name).reshape(-1, self.agents)
             if np.any(values != values[:, :1]):
-                raise DataError(f"orders of one book differ in {name}; neighbours must trade in the same window")
+                raise DataError(
+                    f"orders of one book differ in {name}; neighbours must trade in the same window"
+                )
         public = self.core.reset(orders, seeds=seeds)
         books = len(orders) // self.agents
         return self._join(public, np.zeros((books, self.agents, self.message_size)))
 
-    def step(self, ratio: Array, limit: Array | None = None, *, messages: Array | None = None) -> Observation:
+    def step(
+        self, ratio: Array, limit: Array | None = None, *, messages: Array | None = None
+    ) -> Observation:
         """One bar for every book: ratios and limits [book, agent], and what each agent says to the others."""
         shape = (len(self.core.orders) // self.agents, self.agents, self.message_size)
         said = np.zeros(shape) if messages is None else np.clip(messages, -1.0, 1.0)
         if said.shape != shape or not np.all(np.isfinite(said)):
-            raise ValueError(f"messages have shape {said.shape} or are not finite; give finite numbers {shape}")
+            raise ValueError(
+                f"messages have shape {said.shape} or are not finite; give finite numbers {shape}"
+            )
         public = self.core.step(ratio.ravel(), None if limit is None else limit.ravel())
         return self._join(public, self._inbox(said))
 
@@ -79,11 +94,15 @@ class MultiAgentCore:
     def _join(self, public: Observation, inbox: Array) -> Observation:
         fields = public.reshape(-1, self.agents, public.shape[1])
         if inbox.shape != (*fields.shape[:2], self.message_size):
-            raise ValueError(f"the inbox has shape {inbox.shape}, expected {(*fields.shape[:2], self.message_size)}")
+            raise ValueError(
+                f"the inbox has shape {inbox.shape}, expected {(*fields.shape[:2], self.message_size)}"
+            )
         return np.concatenate([fields, np.clip(inbox, -1.0, 1.0).astype(np.float32)], axis=2)
 
 
-def draw_shared_orders(source: OrderSource, rng: np.random.Generator, books: int, *, agents: int) -> Orders:
+def draw_shared_orders(
+    source: OrderSource, rng: np.random.Generator, books: int, *, agents: int
+) -> Orders:
     """Orders for `agents` agents in each of `books` books: windows drawn per book, sides per agent."""
     drawn = source.draw(rng, books * agents)
     lead = np.arange(books * agents) // agents * agents
@@ -136,7 +155,9 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         own = 1 if self.config.action == "ratio" else 2
         low = np.array([0.0] + [-1.0] * (own - 1 + message_size), np.float32)
         reach = np.array([CLIP] * len(OBSERVATION_FIELDS) + [1.0] * message_size, np.float32)
-        self.action_spaces = {name: spaces.Box(low, np.ones_like(low)) for name in self.possible_agents}
+        self.action_spaces = {
+            name: spaces.Box(low, np.ones_like(low)) for name in self.possible_agents
+        }
         self.observation_spaces = {name: spaces.Box(-reach, reach) for name in self.possible_agents}
         self._rng, self._own_numbers = seeding.np_random(None)[0], own
         self._pa: list[float] = []
@@ -165,14 +186,22 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
 
     def step(
         self, actions: dict[str, Observation]
-    ) -> tuple[dict[str, Observation], dict[str, float], dict[str, bool], dict[str, bool], dict[str, dict[str, Any]]]:
+    ) -> tuple[
+        dict[str, Observation],
+        dict[str, float],
+        dict[str, bool],
+        dict[str, bool],
+        dict[str, dict[str, Any]],
+    ]:
         """One bar for everybody; at the end `infos` has each order's PA, AFI and whether it is void."""
         names = list(self.agents)
         if not names:
             raise ValueError("nobody is executing; call reset() before step()")
         values = np.stack([self._checked(name, actions) for name in names])[None]
         own, world = self._own_numbers, self.world
-        limits = limit_prices(world, values[0, :, 1], self.config.price_range_bps) if own == 2 else None
+        limits = (
+            limit_prices(world, values[0, :, 1], self.config.price_range_bps) if own == 2 else None
+        )
         observation = self.core.step(values[..., 0], limits, messages=values[..., own:])
         infos = self._infos()
         if world.done:
@@ -183,14 +212,19 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
 
     def get_metrics(self) -> dict[str, float]:
         """PA, PA_std, WR, GLR and AFI over all finished orders that count, and how many were void."""
-        return {**Metrics.of(self._pa, self._leftover).as_dict(), "broken": float(self.broken_orders)}
+        return {
+            **Metrics.of(self._pa, self._leftover).as_dict(),
+            "broken": float(self.broken_orders),
+        }
 
     def _checked(self, name: str, actions: dict[str, Observation]) -> Array:
         if name not in actions:
             raise ValueError(f"no action for {name}; every agent in `agents` acts in every step")
         values = np.asarray(actions[name], np.float64)
         if values.shape != self.action_spaces[name].shape or not np.all(np.isfinite(values)):
-            raise ValueError(f"action {actions[name]!r} of {name} does not fit {self.action_spaces[name]}")
+            raise ValueError(
+                f"action {actions[name]!r} of {name} does not fit {self.action_spaces[name]}"
+            )
         return values
 
     def _by_name(self, observation: Observation) -> dict[str, Observation]:
@@ -207,7 +241,11 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         record, broken = world.record(), world.broken
         pa = price_advantage(record.net_price, world.benchmarks().named("vwap"), record.orders.side)
         for i, info in enumerate(infos):
-            info |= {"PA": float(pa[i]), "AFI": float(record.leftover[i]), "broken": bool(broken[i])}
+            info |= {
+                "PA": float(pa[i]),
+                "AFI": float(record.leftover[i]),
+                "broken": bool(broken[i]),
+            }
         self._pa += [float(value) for value in pa[~broken]]
         self._leftover += [float(value) for value in record.leftover[~broken]]
         self.broken_orders += int(broken.sum())

@@ -67,14 +67,18 @@ class QueueFills:
 
     def __init__(self, books: Sequence[BookHistory], *, bar_seconds: int = 60) -> None:
         if not books:
-            raise DataError("queue fills were given no historical book; pass at least one BookHistory")
+            raise DataError(
+                "queue fills were given no historical book; pass at least one BookHistory"
+            )
         levels = max(book.bid_e4.shape[1] for book in books)
         arrivals: list[_Arrivals] = []
         flows: list[_Flow] = []
         for book in books:
             moving = np.flatnonzero(np.isin(book.kind, (PARTIAL_CANCEL, DELETE, EXECUTION)))
             offset = sum(len(flow.size) for flow in flows)
-            arrivals.append(_arrivals(book, moving, bar_seconds=bar_seconds, levels=levels, offset=offset))
+            arrivals.append(
+                _arrivals(book, moving, bar_seconds=bar_seconds, levels=levels, offset=offset)
+            )
             flows.append(_flow(book, moving))
         self._arrivals = _Arrivals(*(np.stack(rows) for rows in zip(*arrivals, strict=True)))
         self._flow = _Flow(*(np.concatenate(rows) for rows in zip(*flows, strict=True)))
@@ -99,8 +103,12 @@ class QueueFills:
         if cost is not None:
             cost[:] = 0.0
         rows, bars = self._arrivals.first.shape
-        if len(row) and not (0 <= row.min() <= row.max() < rows and 0 <= bar.min() <= bar.max() < bars):
-            raise IndexError(f"a row or bar lies outside the {rows} books of {bars} bars of this fill model")
+        if len(row) and not (
+            0 <= row.min() <= row.max() < rows and 0 <= bar.min() <= bar.max() < bars
+        ):
+            raise IndexError(
+                f"a row or bar lies outside the {rows} books of {bars} bars of this fill model"
+            )
         _fill_orders(self._arrivals, self._flow, row, bar, side, want, limit, shares, cash)
 
 
@@ -113,13 +121,22 @@ def _mean_half_spread(arrivals: _Arrivals) -> float:
 
 def _flow(book: BookHistory, moving: Int64) -> _Flow:
     signed_e4 = book.direction[moving].astype(np.int64) * book.price_e4[moving]
-    return _Flow(signed_e4, book.size[moving].astype(np.int64), book.order_id[moving], book.kind[moving] == EXECUTION)
+    return _Flow(
+        signed_e4,
+        book.size[moving].astype(np.int64),
+        book.order_id[moving],
+        book.kind[moving] == EXECUTION,
+    )
 
 
-def _arrivals(book: BookHistory, moving: Int64, *, bar_seconds: int, levels: int, offset: int) -> _Arrivals:
+def _arrivals(
+    book: BookHistory, moving: Int64, *, bar_seconds: int, levels: int, offset: int
+) -> _Arrivals:
     """One book's row: its levels padded with empty ones to `levels`, its flow starting at `offset`."""
     ranges = book.bar_ranges(bar_seconds=bar_seconds)
-    seen = np.maximum(ranges[:-1], 1)  # messages known on arrival; where the file begins in this bar: its first one
+    seen = np.maximum(
+        ranges[:-1], 1
+    )  # messages known on arrival; where the file begins in this bar: its first one
     closed = _halted(book, seen) | (ranges[1:] == 0)
     price_e4 = np.stack([book.bid_e4[seen - 1], book.ask_e4[seen - 1]], axis=1).astype(np.int64)
     size = np.stack([book.bid_size[seen - 1], book.ask_size[seen - 1]], axis=1).astype(np.int64)
@@ -173,7 +190,9 @@ def _fill_orders(
         if signed_e4 >= arrivals.deepest_e4[r, b, own]:
             ahead = _displayed(price_e4[own], size[own], direction * signed_e4)
         first, stop, newest_id = arrivals.first[r, b], arrivals.stop[r, b], arrivals.newest_id[r, b]
-        rested = _rest(flow, first, stop, direction, signed_e4, ahead, newest_id, want[n] - shares[n])
+        rested = _rest(
+            flow, first, stop, direction, signed_e4, ahead, newest_id, want[n] - shares[n]
+        )
         shares[n] = min(shares[n] + rested, want[n])
         cash[n] += rested * (direction * signed_e4) / 1e4
 
@@ -189,7 +208,9 @@ def _signed_limit(limit: float, direction: int) -> int:
 
 
 @njit(cache=True)
-def _take(price_e4: Int64, size: Int64, direction: int, signed_e4: int, want: float) -> tuple[float, float]:
+def _take(
+    price_e4: Int64, size: Int64, direction: int, signed_e4: int, want: float
+) -> tuple[float, float]:
     """Shares and cash from the displayed levels of the opposite side that the limit reaches."""
     filled, cash = 0.0, 0.0
     for level in range(len(size)):
@@ -211,7 +232,14 @@ def _displayed(price_e4: Int64, size: Int64, at_e4: int) -> float:
 
 @njit(cache=True)
 def _rest(
-    flow: _Flow, first: int, stop: int, direction: int, signed_e4: int, ahead: float, newest_id: int, want: float
+    flow: _Flow,
+    first: int,
+    stop: int,
+    direction: int,
+    signed_e4: int,
+    ahead: float,
+    newest_id: int,
+    want: float,
 ) -> float:
     """Shares that the bar's messages fill of an order resting behind `ahead` shares."""
     filled = 0.0

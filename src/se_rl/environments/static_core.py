@@ -37,8 +37,13 @@ class StaticCore:
         self._fee = fee_bps * 1e-4
         self._price = flat(data.price)
         rows, bars = self._price.shape
-        self._table = observations if observations is not None else np.zeros((rows, bars + 1, 0), np.float32)
-        self._touch = {side: flat(_quote_or_close(data, quote)) for side, quote in ((1, data.ask), (-1, data.bid))}
+        self._table = (
+            observations if observations is not None else np.zeros((rows, bars + 1, 0), np.float32)
+        )
+        self._touch = {
+            side: flat(_quote_or_close(data, quote))
+            for side, quote in ((1, data.ask), (-1, data.bid))
+        }
 
     def reset(self, orders: Orders) -> Observation:
         """Start these orders; returns their first observation (the array is reused by every later step)."""
@@ -72,13 +77,30 @@ class StaticCore:
         limits = self._no_limit if limit is None else limit
         want = np.clip(ratio, 0.0, 1.0) * self.remaining
         orders = self.orders
-        self.fills.fill(orders.row, self._bar, orders.side, want, limits, self.shares, self._cash, self._cost)
+        self.fills.fill(
+            orders.row, self._bar, orders.side, want, limits, self.shares, self._cash, self._cost
+        )
         last = self.step_index == orders.horizon - 1
         _settle(
-            self._price, orders.row, self._bar, orders.side, orders.quantity, orders.horizon, self.arrival,
-            self.fills.half_spread, self._fee, last,
-            self.shares, self._cash, self._cost, self.remaining, self._gross, self._paid, self.leftover, self.reward,
-        )  # fmt: skip
+            self._price,
+            orders.row,
+            self._bar,
+            orders.side,
+            orders.quantity,
+            orders.horizon,
+            self.arrival,
+            self.fills.half_spread,
+            self._fee,
+            last,
+            self.shares,
+            self._cash,
+            self._cost,
+            self.remaining,
+            self._gross,
+            self._paid,
+            self.leftover,
+            self.reward,
+        )
         self.step_index += 1
         self._observe()
         return self.observation
@@ -91,7 +113,9 @@ class StaticCore:
         kept = np.empty((len(orders), 0)) if fills is None else fills
         return ExecutionRecord(orders, gross, net, self.leftover / orders.quantity, kept)
 
-    def execute(self, orders: Orders, ratios: Array | Callable[[StaticCore], Array]) -> ExecutionRecord:
+    def execute(
+        self, orders: Orders, ratios: Array | Callable[[StaticCore], Array]
+    ) -> ExecutionRecord:
         """Run whole orders: `ratios` [order, step], or a function of the core that gives the next step's ratios."""
         self.reset(orders)
         fills = np.empty((len(orders), orders.horizon))
@@ -104,9 +128,19 @@ class StaticCore:
     def _observe(self) -> None:
         orders = self.orders
         _copy_observation(
-            self._table, orders.row, orders.start, orders.side, self.step_index, orders.horizon, orders.quantity,
-            self.remaining, self._bar, TURNED_FIELD, TURNED_SIGN, self.observation,
-        )  # fmt: skip
+            self._table,
+            orders.row,
+            orders.start,
+            orders.side,
+            self.step_index,
+            orders.horizon,
+            orders.quantity,
+            self.remaining,
+            self._bar,
+            TURNED_FIELD,
+            TURNED_SIGN,
+            self.observation,
+        )
 
 
 def _quote_or_close(data: MarketData, quote: Array | None) -> Array:
@@ -122,9 +156,25 @@ def ratios_from_weights(weights: Array) -> Array:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _settle(  # type: ignore[no-untyped-def]
-    price, row, bar, side, quantity, horizon, arrival, half_spread, fee, last,
-    shares, cash, cost, remaining, gross, paid, leftover, reward,
-):  # fmt: skip
+    price,
+    row,
+    bar,
+    side,
+    quantity,
+    horizon,
+    arrival,
+    half_spread,
+    fee,
+    last,
+    shares,
+    cash,
+    cost,
+    remaining,
+    gross,
+    paid,
+    leftover,
+    reward,
+):
     """Book the step's fills; in the last step complete the rest at the bar price, half-spread and fee paid.
 
     The reward is the step's gain over TWAP's slice in bps of the arrival price: summed over an episode it is the PA
@@ -152,8 +202,19 @@ def _settle(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _copy_observation(  # type: ignore[no-untyped-def]
-    table, row, start, side, step, horizon, quantity, remaining, bar, turned_field, turned_sign, observation
-):  # fmt: skip
+    table,
+    row,
+    start,
+    side,
+    step,
+    horizon,
+    quantity,
+    remaining,
+    bar,
+    turned_field,
+    turned_sign,
+    observation,
+):
     fields = table.shape[2]
     time_left = (horizon - step) / horizon
     width = observation.shape[1]

@@ -23,7 +23,9 @@ class StaticEnvironment(ExecutionEnvironment):
     """Replay of history without market impact; everything is inherited from ExecutionEnvironment."""
 
 
-class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]):
+class StaticVectorEnv(
+    VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32], npt.NDArray[Any]]
+):
     """Many orders stepped together by the batched core; all end at once and the next step starts fresh ones."""
 
     metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 (an instance variable in Gymnasium)
@@ -31,11 +33,19 @@ class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32]
     """The environment of which this is the batch."""
 
     def __init__(
-        self, data: Any, config: ExecutionEnvConfig | None = None, *, num_envs: int = 1024, **options: Any
+        self,
+        data: Any,
+        config: ExecutionEnvConfig | None = None,
+        *,
+        num_envs: int = 1024,
+        **options: Any,
     ) -> None:
         one = self.environment(data, config, **options)
         self.single, self.core, self.config, self.num_envs = one, one.core, one.config, num_envs
-        self.single_observation_space, self.single_action_space = one.observation_space, one.action_space
+        self.single_observation_space, self.single_action_space = (
+            one.observation_space,
+            one.action_space,
+        )
         self.observation_space = batch_space(one.observation_space, num_envs)
         self.action_space = batch_space(one.action_space, num_envs)
 
@@ -54,17 +64,31 @@ class StaticVectorEnv(VectorEnv[npt.NDArray[np.float32], npt.NDArray[np.float32]
     def step(
         self, actions: npt.NDArray[np.float32]
     ) -> tuple[
-        npt.NDArray[np.float32], npt.NDArray[np.float64], npt.NDArray[np.bool_], npt.NDArray[np.bool_], dict[str, Any]
+        npt.NDArray[np.float32],
+        npt.NDArray[np.float64],
+        npt.NDArray[np.bool_],
+        npt.NDArray[np.bool_],
+        dict[str, Any],
     ]:
         """One bar for every order; after the last bar, one step that only starts the next orders."""
         never = np.zeros(self.num_envs, np.bool_)
         if self.core.done:
             return self.reset()[0], np.zeros(self.num_envs), never, never, {}
         values = np.asarray(actions, np.float64).reshape(self.num_envs, -1)
-        limits = limit_prices(self.core, values[:, 1], self.config.price_range_bps) if values.shape[1] > 1 else None
+        limits = (
+            limit_prices(self.core, values[:, 1], self.config.price_range_bps)
+            if values.shape[1] > 1
+            else None
+        )
         observation = self.core.step(values[:, 0], limits).copy()
         outcome: dict[str, Any] = self.outcome() if self.core.done else {}
-        return observation, self.core.reward.copy(), np.full(self.num_envs, self.core.done), never, outcome
+        return (
+            observation,
+            self.core.reward.copy(),
+            np.full(self.num_envs, self.core.done),
+            never,
+            outcome,
+        )
 
     def outcome(self) -> dict[str, Any]:
         """What `info` says of the finished orders; the static world leaves it to `core.record()`."""

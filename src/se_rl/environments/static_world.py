@@ -11,7 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from se_rl.data.features import OBSERVATION_FIELDS, PUBLIC_FIELDS, FeatureScales, Known, observation_table
+from se_rl.data.features import (
+    OBSERVATION_FIELDS,
+    PUBLIC_FIELDS,
+    FeatureScales,
+    Known,
+    observation_table,
+)
 from se_rl.data.market_data import MarketData
 from se_rl.environments.fills import PriceTaker, check_costs
 from se_rl.environments.static_core import StaticCore
@@ -37,14 +43,43 @@ BLOCK = 64
 """Orders that the kernel of the fields handles at a time."""
 _MID, _PRICE, _NEWS, _VOLATILITY, _HALF_SPREAD, _IMBALANCE, _COLUMNS = range(7)
 _PLACES = (
-    "fill_price", "benchmark_price", "traded_share", "half_spread", "volatility", "imbalance", "inventory_left",
-    "time_left", "mid_before", "mid_after", "no_order_mid_before", "no_order_mid", "news",
-    "twap_fill_price", "twap_traded_share", "twap_inventory_left", "forced_share",
-)  # fmt: skip
+    "fill_price",
+    "benchmark_price",
+    "traded_share",
+    "half_spread",
+    "volatility",
+    "imbalance",
+    "inventory_left",
+    "time_left",
+    "mid_before",
+    "mid_after",
+    "no_order_mid_before",
+    "no_order_mid",
+    "news",
+    "twap_fill_price",
+    "twap_traded_share",
+    "twap_inventory_left",
+    "forced_share",
+)
 (
-    _FILL, _BENCHMARK, _TRADED, _SPREAD, _SIGMA, _TILT, _LEFT, _TIME, _BEFORE, _AFTER, _FREE_BEFORE, _FREE_AFTER, _MOVE,
-    _TWAP_FILL, _TWAP_TRADED, _TWAP_LEFT, _FORCED,
-) = (FIELD_NAMES.index(name) for name in _PLACES)  # fmt: skip
+    _FILL,
+    _BENCHMARK,
+    _TRADED,
+    _SPREAD,
+    _SIGMA,
+    _TILT,
+    _LEFT,
+    _TIME,
+    _BEFORE,
+    _AFTER,
+    _FREE_BEFORE,
+    _FREE_AFTER,
+    _MOVE,
+    _TWAP_FILL,
+    _TWAP_TRADED,
+    _TWAP_LEFT,
+    _FORCED,
+) = (FIELD_NAMES.index(name) for name in _PLACES)
 
 
 class StaticWorld:
@@ -73,11 +108,15 @@ class StaticWorld:
         self.data, self.horizon = data, horizon
         self.starts = window_starts(data, horizon, starts)
         self.rows = session_rows(data, dates)
-        fitted = scales or FeatureScales.fit(data if dates is None else data.select(dates=np.asarray(dates)))
+        fitted = scales or FeatureScales.fit(
+            data if dates is None else data.select(dates=np.asarray(dates))
+        )
         self.table = observations = observation_table(data, fitted) if table is None else table
         fills = PriceTaker(data, half_spread_bps=half_spread_bps)
         self.core = StaticCore(data, fills=fills, fee_bps=fee_bps, observations=observations)
-        self._bars = _bar_table(data, Known(data, fitted), observations, half_spread=fills.half_spread)
+        self._bars = _bar_table(
+            data, Known(data, fitted), observations, half_spread=fills.half_spread
+        )
         self._cost = (half_spread_bps + fee_bps) * 1e-4
 
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
@@ -85,7 +124,9 @@ class StaticWorld:
         half = check_pairs(n)
         row, start = rng.choice(self.rows, half), rng.choice(self.starts, half)
         side = np.repeat(np.array([SELL, BUY], np.int8), half)
-        return Episodes(Orders(np.tile(row, 2), np.tile(start, 2), side, np.full(n, QUANTITY), self.horizon))
+        return Episodes(
+            Orders(np.tile(row, 2), np.tile(start, 2), side, np.full(n, QUANTITY), self.horizon)
+        )
 
     def reset(self, episodes: Episodes) -> Observation:
         """Start these orders; seeds mean nothing on history."""
@@ -100,9 +141,21 @@ class StaticWorld:
         observation = core.step(ratio)
         orders = core.orders
         _fill_fields(
-            self._bars, orders.row, orders.start, orders.side, orders.quantity, step, self.horizon, self._cost,
-            before, core.remaining, core.leftover, LOWEST, HIGHEST, fields,
-        )  # fmt: skip
+            self._bars,
+            orders.row,
+            orders.start,
+            orders.side,
+            orders.quantity,
+            step,
+            self.horizon,
+            self._cost,
+            before,
+            core.remaining,
+            core.leftover,
+            LOWEST,
+            HIGHEST,
+            fields,
+        )
         return observation
 
     @property
@@ -119,7 +172,9 @@ class StaticWorld:
         return WindowBenchmarks.of(self.data, self.core.orders)
 
 
-def _bar_table(data: MarketData, known: Known, observations: Observation, *, half_spread: float) -> Fields:
+def _bar_table(
+    data: MarketData, known: Known, observations: Observation, *, half_spread: float
+) -> Fields:
     """[row, bar + 1, column]: what is known when a bar opens, and beside it that bar's price and news."""
     symbols, sessions, bars = data.shape
     table = np.zeros((symbols, sessions, bars + 1, _COLUMNS), np.float32)
@@ -145,8 +200,21 @@ def _mean_move(known: Known) -> Array:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _fill_fields(  # type: ignore[no-untyped-def]
-    bars, row, start, side, quantity, step, horizon, cost, before, after, leftover, lowest, highest, fields,
-):  # fmt: skip
+    bars,
+    row,
+    start,
+    side,
+    quantity,
+    step,
+    horizon,
+    cost,
+    before,
+    after,
+    leftover,
+    lowest,
+    highest,
+    fields,
+):
     """One step's fields of every order: prices over the arrival price and turned, shares of the parent, then clipped.
 
     A few orders at a time go through a small block: columns far apart in memory would push one another out of the cache.

@@ -48,7 +48,9 @@ class Orders:
 
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Orders:
         """Some of the orders."""
-        return Orders(self.row[which], self.start[which], self.side[which], self.quantity[which], self.horizon)
+        return Orders(
+            self.row[which], self.start[which], self.side[which], self.quantity[which], self.horizon
+        )
 
     def bars(self) -> Index:
         """[order, step]: the bar in which each step is filled."""
@@ -101,7 +103,9 @@ def order_pairs(
     traded = np.stack(live, axis=1)
     row, window = np.nonzero(traded)
     if not len(row):
-        raise DataError(f"{data.provenance.name} has no tradable window on the chosen dates; choose another split")
+        raise DataError(
+            f"{data.provenance.name} has no tradable window on the chosen dates; choose another split"
+        )
     both = np.concatenate([row, row])
     side = np.repeat(np.array([SELL, BUY], np.int8), len(row))
     return Orders(both, np.tile(starts[window], 2), side, np.full(len(both), quantity), length)
@@ -123,7 +127,9 @@ def check_window(data: MarketData, *, horizon: int, start: int) -> None:
 def positive_quantity(quantity: float) -> float:
     """The quantity, refused unless it is positive and finite."""
     if not (np.isfinite(quantity) and quantity > 0):
-        raise DataError(f"quantity {quantity} is not positive; give the number of shares to trade, e.g. 10000")
+        raise DataError(
+            f"quantity {quantity} is not positive; give the number of shares to trade, e.g. 10000"
+        )
     return float(quantity)
 
 
@@ -151,7 +157,9 @@ class WindowBenchmarks:
         """The benchmark called vwap, twap or arrival; VWAP without volume is refused, never invented."""
         values = {"vwap": self.vwap, "twap": self.twap, "arrival": self.arrival}.get(name)
         if name == "vwap" and values is None:
-            raise DataError("the data has no volume, so its VWAP is unknown; use `--benchmark twap`")
+            raise DataError(
+                "the data has no volume, so its VWAP is unknown; use `--benchmark twap`"
+            )
         if values is None:
             raise DataError(f"benchmark {name!r} is unknown; use vwap, twap or arrival")
         return values

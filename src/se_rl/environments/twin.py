@@ -64,7 +64,9 @@ class Script:
     day_bars: int
 
 
-def free_script(mid_ticks: Array, relative_volume: Array, *, horizon: int, volatility_ticks: float) -> Script:
+def free_script(
+    mid_ticks: Array, relative_volume: Array, *, horizon: int, volatility_ticks: float
+) -> Script:
     """Markets with news of their own, at 100.0 when the order arrives; their past is the pool's [bar, market]."""
     n = mid_ticks.shape[1]
     tick = FREE_VOLATILITY / volatility_ticks
@@ -100,21 +102,31 @@ class SessionTwin:
         self.data = data
         known = Known(data, scales or FeatureScales.fit(data))
         self._prior = PRIOR_MINUTES / data.grid.bar_minutes
-        self._return_bars = tuple(max(1, round(minutes / data.grid.bar_minutes)) for minutes in RETURN_MINUTES)
+        self._return_bars = tuple(
+            max(1, round(minutes / data.grid.bar_minutes)) for minutes in RETURN_MINUTES
+        )
         self._log_price, self._sigma = flat(known.log_price), flat(known.sigma)
         self._close, self._bars_known = flat(data.close), flat(known.bars_known.astype(np.float64))
         opening = data.open[..., :1]
-        self._high = flat(np.maximum.accumulate(np.log(np.concatenate([opening, data.high], axis=2)), axis=2))
-        self._low = flat(np.minimum.accumulate(np.log(np.concatenate([opening, data.low], axis=2)), axis=2))
+        self._high = flat(
+            np.maximum.accumulate(np.log(np.concatenate([opening, data.high], axis=2)), axis=2)
+        )
+        self._low = flat(
+            np.minimum.accumulate(np.log(np.concatenate([opening, data.low], axis=2)), axis=2)
+        )
         self._usual_volatility = np.sqrt(np.maximum(known.scales.variance, 1e-12))
         quoted, bar_volume = known.scales.spread_bps > 0, known.scales.day_volume / len(data.grid)
         self._spread = np.where(quoted, known.scales.spread_bps * 1e-4, np.nan)
         sized = (known.scales.best_size > 0) & (bar_volume > 0)
-        self._best_share = np.where(sized, known.scales.best_size / np.where(sized, bar_volume, 1.0), np.nan)
+        self._best_share = np.where(
+            sized, known.scales.best_size / np.where(sized, bar_volume, 1.0), np.nan
+        )
         self.activity: Array = flat(_activity(known))
         self._universe = _universe_returns(known, self._return_bars)
 
-    def script(self, orders: Orders, *, volatility_ticks: float, usual_volume_lots: float) -> Script:
+    def script(
+        self, orders: Orders, *, volatility_ticks: float, usual_volume_lots: float
+    ) -> Script:
         """The script of one market per order, over the order's window."""
         check_window(self.data, horizon=orders.horizon, start=int(orders.start.max()))
         row, start, bars = orders.row, orders.start, len(self.data.grid)
@@ -191,4 +203,6 @@ def twin_error(core: DynamicCore, orders: Orders, *, seeds: Int | None = None) -
     wanted = core.twin.activity[orders.row, orders.bars().T]
     volume = bars["volume"][:, : len(orders)]
     correlation = np.corrcoef(volume[:, whole].ravel(), wanted[:, whole].ravel())[0, 1]
-    return TwinError(float(np.sqrt(np.mean(np.square(gap_bps)))), float(correlation), int((~whole).sum()))
+    return TwinError(
+        float(np.sqrt(np.mean(np.square(gap_bps)))), float(correlation), int((~whole).sum())
+    )

@@ -25,7 +25,10 @@ Observation = npt.NDArray[np.float32]
 
 FIELD_NAMES = tuple(REWARD_FIELDS)
 """The rows of the array that a step fills."""
-LOWEST, HIGHEST = (np.array([getattr(f, end) for f in REWARD_FIELDS.values()], np.float32) for end in ("low", "high"))
+LOWEST, HIGHEST = (
+    np.array([getattr(f, end) for f in REWARD_FIELDS.values()], np.float32)
+    for end in ("low", "high")
+)
 QUANTITY = 10_000.0
 """Shares of a drawn parent order; no world's outcome depends on it."""
 
@@ -50,7 +53,9 @@ class Episodes:
     def of_horizon(self, steps: int) -> Orders:
         """The orders, refused unless they have this many steps."""
         if self.orders.horizon != steps:
-            raise ValueError(f"these orders have {self.orders.horizon} steps, the world has {steps}")
+            raise ValueError(
+                f"these orders have {self.orders.horizon} steps, the world has {steps}"
+            )
         return self.orders
 
 
@@ -116,7 +121,9 @@ def window_starts(data: MarketData, horizon: int, starts: str | Sequence[int]) -
     check_window(data, horizon=horizon, start=0)
     if isinstance(starts, str):
         if starts != "any":
-            raise DataError(f"starts {starts!r} is unknown; use 'any' or a list of bars, e.g. [0, 120]")
+            raise DataError(
+                f"starts {starts!r} is unknown; use 'any' or a list of bars, e.g. [0, 120]"
+            )
         return np.arange(len(data.grid) - horizon + 1)
     if not len(starts):
         raise DataError("starts is empty; use 'any' or a list of bars, e.g. [0, 120]")
@@ -130,7 +137,9 @@ def session_rows(data: MarketData, dates: npt.ArrayLike | None) -> Int:
     wanted = np.ones(len(data.dates), np.bool_) if dates is None else np.isin(data.dates, dates)
     rows = np.flatnonzero((data.has_session & wanted).ravel())
     if not len(rows):
-        raise DataError(f"{data.provenance.name} has no session on the chosen dates; choose another split")
+        raise DataError(
+            f"{data.provenance.name} has no session on the chosen dates; choose another split"
+        )
     return rows
 
 
@@ -145,7 +154,9 @@ class MixedWorld:
         first = worlds[0]
         for name in ("horizon", "agents", "observation_size", "field_names"):
             if len({getattr(world, name) for world in worlds}) > 1:
-                raise ValueError(f"worlds of one batch differ in {name}: {[getattr(w, name) for w in worlds]}")
+                raise ValueError(
+                    f"worlds of one batch differ in {name}: {[getattr(w, name) for w in worlds]}"
+                )
         self.worlds, self.name = tuple(worlds), "+".join(world.name for world in worlds)
         self.horizon, self.agents = first.horizon, first.agents
         self.observation_size, self.field_names = first.observation_size, first.field_names
@@ -190,7 +201,9 @@ class MixedWorld:
     def record(self) -> ExecutionRecord:
         """The records in the order of the batch; fills per step are left out."""
         records = [world.record() for world in self.worlds]
-        orders = _join_orders([record.orders for record in records]).take(np.argsort(np.concatenate(self._where)))
+        orders = _join_orders([record.orders for record in records]).take(
+            np.argsort(np.concatenate(self._where))
+        )
         gross, net, leftover = (
             self._together([getattr(record, name) for record in records])
             for name in ("gross_price", "net_price", "leftover")
@@ -203,14 +216,18 @@ class MixedWorld:
         volumes = [one.vwap for one in all_of if one.vwap is not None]
         vwap = self._together(volumes) if len(volumes) == len(all_of) else None
         return WindowBenchmarks(
-            vwap, self._together([one.twap for one in all_of]), self._together([one.arrival for one in all_of])
+            vwap,
+            self._together([one.twap for one in all_of]),
+            self._together([one.arrival for one in all_of]),
         )
 
     def _parts(self, n: int) -> list[Int]:
         """The places of the batch that belong to each world, whole books and both sides of each pair."""
         books = check_pairs(n, self.agents) // self.agents
         if books < len(self.worlds):
-            raise ValueError(f"{n} orders do not reach {len(self.worlds)} worlds; draw {2 * self.agents} for each")
+            raise ValueError(
+                f"{n} orders do not reach {len(self.worlds)} worlds; draw {2 * self.agents} for each"
+            )
         half = [
             (part[:, None] * self.agents + np.arange(self.agents)).ravel()
             for part in np.array_split(np.arange(books), len(self.worlds))
@@ -230,6 +247,7 @@ def _seeds(episodes: Episodes, agents: int) -> Int:
 
 def _join_orders(parts: Sequence[Orders]) -> Orders:
     row, start, side, quantity = (
-        np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "start", "side", "quantity")
+        np.concatenate([getattr(part, name) for part in parts])
+        for name in ("row", "start", "side", "quantity")
     )
     return Orders(row, start, side, quantity, parts[0].horizon)

@@ -42,7 +42,9 @@ class PromptCache:
         """Say what comes next: `counts[i]` tokens of answer i, of which `offsets[i]` are known already."""
         row = [i for i, count in enumerate(counts) for _ in range(count)]
         column = [j for count in counts for j in range(count)]
-        offset = [start + j for start, count in zip(offsets, counts, strict=True) for j in range(count)]
+        offset = [
+            start + j for start, count in zip(offsets, counts, strict=True) for j in range(count)
+        ]
         self.place = tuple(torch.tensor(x, device=device) for x in (row, column, offset))  # type: ignore[assignment]
         self.rows, self.width, self.reach = len(counts), max(counts), max(offset) + 1
 
@@ -52,27 +54,41 @@ class PromptCache:
             if row < last < len(keys):  # an answer that was never fed has nothing to move
                 keys[row], values[row] = keys[last], values[last]
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    def attend(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float
+    ) -> Tensor:
         """Attention of `query` [1, heads, N, size] to what is known and to `key`, `value`, which become known."""
         if self.place is None:
             return self._read(layer, query, key, value, scaling)
         prompt_keys, prompt_values = self.prompt[layer]
         row, _, offset = self.place
-        own_keys, own_values = self._room(layer, key)
-        own_keys[row, :, offset], own_values[row, :, offset] = key[0].transpose(0, 1), value[0].transpose(0, 1)
-        own_keys, own_values = own_keys[: self.rows, :, : self.reach], own_values[: self.rows, :, : self.reach]
+        own_keys, own_values = self._sandbox(layer, key)
+        own_keys[row, :, offset], own_values[row, :, offset] = (
+            key[0].transpose(0, 1),
+            value[0].transpose(0, 1),
+        )
+        own_keys, own_values = (
+            own_keys[: self.rows, :, : self.reach],
+            own_values[: self.rows, :, : self.reach],
+        )
 
-        grouped = (query[0] * scaling).unflatten(0, (key.shape[1], -1))  # [shared heads, group, N, size]
+        grouped = (query[0] * scaling).unflatten(
+            0, (key.shape[1], -1)
+        )  # [shared heads, group, N, size]
         own = self._by_token(self._by_row(grouped) @ own_keys.transpose(2, 3))
         own.masked_fill_(torch.arange(self.reach, device=own.device) > offset[:, None], -torch.inf)
-        shared = (grouped.flatten(1, 2) @ prompt_keys.transpose(1, 2)).unflatten(1, grouped.shape[1:3])
+        shared = (grouped.flatten(1, 2) @ prompt_keys.transpose(1, 2)).unflatten(
+            1, grouped.shape[1:3]
+        )
         weights = torch.cat([shared, own], -1).softmax(-1, dtype=torch.float32).to(query.dtype)
         length = prompt_keys.shape[1]
         out = (weights[..., :length].flatten(1, 2) @ prompt_values).unflatten(1, grouped.shape[1:3])
         out = out + self._by_token(self._by_row(weights[..., length:]) @ own_values)
         return out.permute(2, 0, 1, 3).flatten(1, 2)[None]
 
-    def _read(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float) -> Tensor:
+    def _read(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float
+    ) -> Tensor:
         if layer in self.prompt:
             key = torch.cat([self.prompt[layer][0][None], key], 2)
             value = torch.cat([self.prompt[layer][1][None], value], 2)
@@ -81,7 +97,7 @@ class PromptCache:
         mask = torch.ones(new, known, dtype=torch.bool, device=key.device).tril(known - new)
         return _masked(query, key, value, mask, scaling)
 
-    def _room(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _sandbox(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
         have = self.own.get(layer)
         rows, reach = (have[0].shape[0], have[0].shape[2]) if have else (0, 0)
         if rows >= self.rows and reach >= self.reach and have:
@@ -110,7 +126,9 @@ class PromptCache:
             return rows.permute(1, 2, 0, 3)
         assert self.place is not None
         return (
-            rows.unflatten(2, (-1, self.width)).permute(0, 3, 1, 2, 4)[self.place[0], self.place[1]].permute(1, 2, 0, 3)
+            rows.unflatten(2, (-1, self.width))
+            .permute(0, 3, 1, 2, 4)[self.place[0], self.place[1]]
+            .permute(1, 2, 0, 3)
         )
 
 
@@ -133,7 +151,11 @@ def _attend(
     """The attention of every layer: over a prompt cache, under a mask [N, N], or plainly causal."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     window = others.get("sliding_window")
-    if window and key.shape[2] + (shared.length + shared.reach if isinstance(shared, PromptCache) else 0) > window:
+    if (
+        window
+        and key.shape[2] + (shared.length + shared.reach if isinstance(shared, PromptCache) else 0)
+        > window
+    ):
         raise LlmError(
             f"prompt and answer are longer than the model's attention window of {window} tokens; shorten the prompt"
         )
@@ -154,10 +176,14 @@ def prepare(model: Any) -> None:
         expected = model(probe[None]).logits[0, -1].float()
         model.set_attn_implementation(ATTENTION)
         try:
-            error = float((_probe(model, probe) - expected).abs().max() / (1.0 + expected.abs().max()))
+            error = float(
+                (_probe(model, probe) - expected).abs().max() / (1.0 + expected.abs().max())
+            )
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             error = float("inf")
-    if not error < (0.01 if model.dtype == torch.float32 else 0.25):  # rounding alone stays below it
+    if not error < (
+        0.01 if model.dtype == torch.float32 else 0.25
+    ):  # rounding alone stays below it
         raise LlmError(
             f"{type(model).__name__} has no plain causal attention (error {error:.2g}); use smollm2 or qwen-coder"
         )
@@ -170,7 +196,9 @@ def _probe(model: Any, tokens: Tensor) -> Tensor:
     cache = PromptCache()
     forward(model, tokens[:5], torch.arange(5), cache)
     cache.feed([len(tokens) - 5], [0], model.device)
-    return logits(model, forward(model, tokens[5:], torch.arange(5, len(tokens)), cache)[-1:], None)[0]
+    return logits(
+        model, forward(model, tokens[5:], torch.arange(5, len(tokens)), cache)[-1:], None
+    )[0]
 
 
 def _pack(model: nn.Module) -> None:
@@ -190,9 +218,9 @@ def _packed_linear(module: nn.Linear, packed: Tensor, x: Tensor) -> Tensor:
 def forward(model: Any, ids: Tensor, positions: Tensor, shared: PromptCache | Tensor) -> Tensor:
     """Last hidden states [N, size] of tokens that lie one after the other, whichever answer they belong to."""
     where = positions.to(ids.device)[None]
-    return model.base_model(input_ids=ids[None], position_ids=where, use_cache=False, shared=shared).last_hidden_state[
-        0
-    ]
+    return model.base_model(
+        input_ids=ids[None], position_ids=where, use_cache=False, shared=shared
+    ).last_hidden_state[0]
 
 
 def logits(model: Any, hidden: Tensor, ids: Tensor | None) -> Tensor:

@@ -92,6 +92,8 @@ class Designer(Protocol):
         """Write n proposals to one request."""
         ...
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         """Make proposals with positive advantage likelier; raises `Unsupported` where the weights are remote."""
         ...

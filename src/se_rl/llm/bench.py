@@ -53,8 +53,10 @@ def bench_llm(
     if n < 1:
         raise ValueError(f"n is {n}; ask for at least 1 design a module")
     designer = open_designer(model)
-    generator = DesignGenerator(cast(Designer, Counted(designer)), validator, tries=tries, mode=mode)
-    say(f"loading {designer.name} and the locked room")
+    generator = DesignGenerator(
+        cast(Designer, Counted(designer)), validator, tries=tries, mode=mode
+    )
+    say(f"loading {designer.name} and the sandbox")
     generator.generate(modules[0], 1)
     detail: dict[str, Any] = {}
     for code_type in modules:
@@ -71,7 +73,12 @@ def bench_llm(
 
 
 def _bench_module(
-    generator: DesignGenerator, code_type: str, *, n: int, seconds: float, say: Callable[[str], None]
+    generator: DesignGenerator,
+    code_type: str,
+    *,
+    n: int,
+    seconds: float,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     counted: Any = generator.designer
     counted.calls, counted.seconds = [], 0.0
@@ -93,7 +100,9 @@ def _bench_module(
         "n": len(attempts),
         "valid": len(valid),
         "distinct": len({normal_form(source) for source in valid}),
-        "distinct_before_redraws": len({normal_form(extract(p.text, code_type).source or p.text) for p in first}),
+        "distinct_before_redraws": len(
+            {normal_form(extract(p.text, code_type).source or p.text) for p in first}
+        ),
         "seconds_per_design": wall / len(attempts),
         "tokens_per_design": sum(answer.output_tokens for answer in answers) / len(attempts),
         "model_seconds_per_design": counted.seconds / len(attempts),

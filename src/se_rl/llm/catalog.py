@@ -19,7 +19,16 @@ from typing import Any
 
 from se_rl.data.cache import cache_folder
 from se_rl.llm.backends import LlmError
-from se_rl.llm.fetching import KnownModel, Say, Unavailable, check_hash, convert, download, from_hub, sha256_of
+from se_rl.llm.fetching import (
+    KnownModel,
+    Say,
+    Unavailable,
+    check_hash,
+    convert,
+    download,
+    from_hub,
+    sha256_of,
+)
 
 MANIFEST = "se_rl_model.json"
 _WEIGHTS = ("*.safetensors", "*.bin")
@@ -46,7 +55,10 @@ KNOWN: dict[str, KnownModel] = {
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             dtype="bfloat16",
             megabytes=3566,
-            hub=("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
+            hub=(
+                "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+                "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            ),
         ),
     )
 }
@@ -73,7 +85,9 @@ class ModelSource:
         """Read every file that a manifest lists and compare its hash; a changed one is an error that says what to run."""
         fault = _fault(self.folder, deep=True) if (self.folder / MANIFEST).exists() else None
         if fault:
-            raise LlmError(f"model {self.name} is damaged ({fault}); run: se-rl llm pull {self.name}")
+            raise LlmError(
+                f"model {self.name} is damaged ({fault}); run: se-rl llm pull {self.name}"
+            )
 
 
 @dataclass(frozen=True)
@@ -93,7 +107,11 @@ def list_models() -> list[ModelRow]:
     for model in KNOWN.values():
         fault = _fault(_folder(model.name))
         get = "" if fault is None else f"se-rl llm pull {model.name}"
-        rows.append(ModelRow(model.name, model.what, model.megabytes, "ready" if fault is None else fault, get))
+        rows.append(
+            ModelRow(
+                model.name, model.what, model.megabytes, "ready" if fault is None else fault, get
+            )
+        )
     return rows
 
 
@@ -102,7 +120,9 @@ def resolve(name: str | Path) -> ModelSource:
     if str(name) in KNOWN:
         fault = _fault(_folder(str(name)))
         if fault:
-            raise LlmError(f"model {name} is {fault} in {_folder(str(name))}; run: se-rl llm pull {name}")
+            raise LlmError(
+                f"model {name} is {fault} in {_folder(str(name))}; run: se-rl llm pull {name}"
+            )
         return ModelSource(str(name), _folder(str(name)))
     folder = Path(name)
     if folder.is_dir():
@@ -112,7 +132,9 @@ def resolve(name: str | Path) -> ModelSource:
             )
         return ModelSource(folder.resolve().name, folder)
     if str(name).count("/") != 1 or str(name).startswith((".", "/", "~")):
-        raise LlmError(f"model {str(name)!r} is unknown; use {', '.join(KNOWN)}, a folder, or a hub's owner/model")
+        raise LlmError(
+            f"model {str(name)!r} is unknown; use {', '.join(KNOWN)}, a folder, or a hub's owner/model"
+        )
     try:
         return ModelSource(str(name), from_hub(str(name), offline=True))
     except Unavailable:
@@ -137,7 +159,9 @@ def pull(name: str, say: Say = print) -> ModelSource:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS, errno.EPERM):
             raise
-        raise LlmError(f"{folder}: {error.strerror}; make room there or set SE_RL_CACHE to another folder") from None
+        raise LlmError(
+            f"{folder}: {error.strerror}; make room there or set SE_RL_CACHE to another folder"
+        ) from None
     say(f"{name}: ready")
     return ModelSource(name, folder)
 
@@ -216,7 +240,11 @@ def _build(model: KnownModel, work: Path, say: Say) -> Path:
     if gguf.exists():
         say(f"{model.name}: converting to {model.dtype} (a minute or two)")
         convert(gguf, out, model.dtype)
-    files = {p.name: {"bytes": p.stat().st_size, "sha256": sha256_of(p)} for p in sorted(out.iterdir()) if p.is_file()}
+    files = {
+        p.name: {"bytes": p.stat().st_size, "sha256": sha256_of(p)}
+        for p in sorted(out.iterdir())
+        if p.is_file()
+    }
     manifest = {"model": model.name, "origin": origin, "base_sha256": base_sha256, "files": files}
     (out / MANIFEST).write_text(json.dumps(manifest, indent=2))
     return out
@@ -229,7 +257,9 @@ def _pull_hub(name: str, say: Say) -> ModelSource:
     try:
         return ModelSource(name, from_hub(name))
     except Unavailable as error:
-        raise LlmError(f"{error}; check the name and the network, or use: se-rl llm pull smollm2") from None
+        raise LlmError(
+            f"{error}; check the name and the network, or use: se-rl llm pull smollm2"
+        ) from None
 
 
 def _move(built: Path, folder: Path) -> None:

@@ -19,7 +19,10 @@ from torch import Tensor
 from se_rl.llm.attention import PromptCache, forward, logits
 from se_rl.llm.backends import LlmError, Proposal
 
-BATCH_ROWS, GPU_BATCH_ROWS = 32, 256  # more gains little; answers that end make room for waiting ones
+BATCH_ROWS, GPU_BATCH_ROWS = (
+    32,
+    256,
+)  # more gains little; answers that end make room for waiting ones
 _NEVER = -1e30  # a log-prob no token has; finite, so that gradients stay numbers
 
 
@@ -45,11 +48,15 @@ def _log_softmax(
     """Log-probs [N, U] under masks and temperature, and the U token numbers they belong to."""
     size = model.get_output_embeddings().weight.shape[0]
     if allowed is None:
-        return (logits(model, hidden, None) / temperature).log_softmax(-1), torch.arange(size, device=hidden.device)
+        return (logits(model, hidden, None) / temperature).log_softmax(-1), torch.arange(
+            size, device=hidden.device
+        )
     union = np.unpackbits(np.bitwise_or.reduce(allowed), count=size, bitorder="little")
     few = 4 * int(union.sum()) < size
     ids = np.flatnonzero(union) if few else np.arange(size)
-    closed = torch.from_numpy((allowed[:, ids >> 3] >> (ids & 7).astype(np.uint8)) & 1 == 0).to(hidden.device)
+    closed = torch.from_numpy((allowed[:, ids >> 3] >> (ids & 7).astype(np.uint8)) & 1 == 0).to(
+        hidden.device
+    )
     numbers = torch.from_numpy(ids).to(hidden.device)
     scores = logits(model, hidden, numbers if few else None) / temperature
     return scores.masked_fill(closed, _NEVER).log_softmax(-1), numbers
@@ -68,13 +75,20 @@ class Sampler:
         matcher: Any = None,
         fast_forward: bool = True,
     ) -> None:
-        self.model, self.ends, self.max_tokens, self.temperature = model, ends, max_tokens, temperature
+        self.model, self.ends, self.max_tokens, self.temperature = (
+            model,
+            ends,
+            max_tokens,
+            temperature,
+        )
         self.matcher, self.fast_forward = matcher, fast_forward
         self.rows = BATCH_ROWS if model.device.type == "cpu" else GPU_BATCH_ROWS
         self.vocabulary = model.get_output_embeddings().weight.shape[0]
 
     @torch.no_grad()
-    def sample(self, prompt: Sequence[int], n: int, *, seed: int, cache: PromptCache | None = None) -> list[Answer]:
+    def sample(
+        self, prompt: Sequence[int], n: int, *, seed: int, cache: PromptCache | None = None
+    ) -> list[Answer]:
         """n answers; `cache` may hold a beginning of the prompt and is left as it was. Answer i draws from (seed, i)."""
         uniforms = [np.random.default_rng([seed, i]).random(self.max_tokens) for i in range(n)]
         opening = Answer(uniforms=np.empty(0), matcher=self.matcher and self.matcher.deep_copy())
@@ -88,7 +102,13 @@ class Sampler:
         while waiting or active:
             while waiting and len(active) < self.rows:
                 active.append(waiting.pop(0))
-            self._draw([answer for answer in active if answer.fed == len(answer.tokens) and not answer.finish])
+            self._draw(
+                [
+                    answer
+                    for answer in active
+                    if answer.fed == len(answer.tokens) and not answer.finish
+                ]
+            )
             for row in reversed([i for i, answer in enumerate(active) if answer.finish]):
                 cache.drop(row, len(active) - 1)
                 active[row] = active[-1]
@@ -113,7 +133,11 @@ class Sampler:
         if not answers:
             return
         hidden = torch.stack([answer.hidden for answer in answers if answer.hidden is not None])
-        allowed = None if self.matcher is None else np.stack([a.allowed for a in answers if a.allowed is not None])
+        allowed = (
+            None
+            if self.matcher is None
+            else np.stack([a.allowed for a in answers if a.allowed is not None])
+        )
         heat = torch.tensor(self.temperature or 1.0, device=hidden.device)
         log_probs, numbers = _log_softmax(self.model, hidden, allowed, heat)
         if self.temperature == 0.0:
@@ -121,10 +145,16 @@ class Sampler:
         else:
             cumulated = log_probs.double().exp().cumsum(-1)
             level = torch.tensor(
-                [[a.uniforms[len(a.drawn)]] for a in answers], dtype=torch.float64, device=hidden.device
+                [[a.uniforms[len(a.drawn)]] for a in answers],
+                dtype=torch.float64,
+                device=hidden.device,
             )
-            below_one = 1.0 - 1e-9  # so that rounding never leads past the last token that has a chance
-            picked = torch.searchsorted(cumulated, level * below_one * cumulated[:, -1:], right=True)
+            below_one = (
+                1.0 - 1e-9
+            )  # so that rounding never leads past the last token that has a chance
+            picked = torch.searchsorted(
+                cumulated, level * below_one * cumulated[:, -1:], right=True
+            )
         gains = log_probs.gather(1, picked)[:, 0].tolist()
         for answer, token, gain in zip(answers, numbers[picked[:, 0]].tolist(), gains, strict=True):
             answer.drawn.append(len(answer.tokens))
@@ -141,7 +171,9 @@ class Sampler:
         elif len(answer.tokens) >= self.max_tokens:
             answer.finish = "length"
         elif answer.matcher is not None and not answer.matcher.consume_token(token):
-            raise LlmError(f"the grammar refused a token it had allowed: {answer.matcher.get_error()}")
+            raise LlmError(
+                f"the grammar refused a token it had allowed: {answer.matcher.get_error()}"
+            )
 
     def _force(self, answer: Answer) -> None:
         """Append what the grammar leaves no choice about, then note what it allows next."""
@@ -171,8 +203,14 @@ class Sampler:
         device = self.model.device
         cache.feed(counts, [answer.fed - opening for answer in active], device)
         assert cache.place is not None
-        tokens = [t for a, count in zip(active, counts, strict=True) for t in a.tokens[a.fed : a.fed + count]]
-        hidden = forward(self.model, torch.tensor(tokens, device=device), cache.length + cache.place[2], cache)
+        tokens = [
+            t
+            for a, count in zip(active, counts, strict=True)
+            for t in a.tokens[a.fed : a.fed + count]
+        ]
+        hidden = forward(
+            self.model, torch.tensor(tokens, device=device), cache.length + cache.place[2], cache
+        )
         for answer, count, last in zip(active, counts, np.cumsum(counts) - 1, strict=True):
             answer.fed += count
             answer.hidden = hidden[last]
@@ -208,7 +246,9 @@ def choices(model: Any, prompt: Sequence[int], proposals: Sequence[Proposal]) ->
     source, token, owner, heat, bits = [], [], [], [], []
     for i, proposal in enumerate(proposals):
         if not proposal.tokens:
-            raise LlmError(f"proposal {i} has no tokens to learn from; only a local model's proposals have them")
+            raise LlmError(
+                f"proposal {i} has no tokens to learn from; only a local model's proposals have them"
+            )
         drawn = range(len(proposal.tokens)) if proposal.drawn is None else proposal.drawn
         source += [len(ids) + j - 1 if j else len(prompt) - 1 for j in drawn]
         token += [proposal.tokens[j] for j in drawn]
@@ -222,9 +262,13 @@ def choices(model: Any, prompt: Sequence[int], proposals: Sequence[Proposal]) ->
     part = torch.tensor(segment, device=device)
     seen = ((part < 0) | (part == part[:, None])).tril()
     hidden = forward(model, torch.tensor(ids, device=device), torch.tensor(positions), seen)[source]
-    log_probs, numbers = _log_softmax(model, hidden, np.concatenate(bits), torch.tensor(heat, device=device)[:, None])
+    log_probs, numbers = _log_softmax(
+        model, hidden, np.concatenate(bits), torch.tensor(heat, device=device)[:, None]
+    )
     picked = torch.searchsorted(numbers, torch.tensor(token, device=device))
-    return Choices(log_probs, picked, torch.tensor(owner, device=device, dtype=torch.long), len(proposals))
+    return Choices(
+        log_probs, picked, torch.tensor(owner, device=device, dtype=torch.long), len(proposals)
+    )
 
 
 def log_probs(model: Any, prompt: Sequence[int], proposals: Sequence[Proposal]) -> Tensor:

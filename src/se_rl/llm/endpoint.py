@@ -30,7 +30,7 @@ PARALLEL = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class EndpointLimits:
     """How long and how often a call tries: the n-th wait is about `backoff_s` * 2^n, `deadline_s` ends the whole call.
 
     `read_timeout_s` is the longest silence, `max_bytes` the longest answer that is read.
@@ -53,7 +53,7 @@ _FATAL = ("refused", "unknown_host")  # trying again changes nothing
 _OUT_OF_REACH = (*_FATAL, "connect")
 
 
-class _Refused(Exception):
+class _EndpointRefused(Exception):
     """Carries an error status past the client, which would read its body whatever the size."""
 
     def __init__(self, reply: Reply) -> None:
@@ -76,7 +76,7 @@ class EndpointDesigner:
         *,
         key_env: str = "OPENAI_API_KEY",
         ledger: Ledger | None = None,
-        limits: Limits | None = None,
+        limits: EndpointLimits | None = None,
         usd_per_million_in: float = 0.0,
         usd_per_million_out: float = 0.0,
         grammar_field: str | None = None,
@@ -84,14 +84,18 @@ class EndpointDesigner:
     ) -> None:
         self.base_url, self.model, self.key_env = _checked(base_url, key_env), model, key_env
         self.ledger = Ledger() if ledger is None else ledger
-        self.limits = limits or Limits()
+        self.limits = limits or EndpointLimits()
         self.failures: list[Failure] = []
         self._usd_per_million = usd_per_million_in, usd_per_million_out
         self._grammar_field, self._extra = grammar_field, dict(extra or {})
         self._answered = False  # it gave a usable answer once: what fails later is data
         self._gives_n = True  # until it is seen to write fewer answers than `n`
-        http = openai.DefaultHttpxClient(follow_redirects=False, event_hooks={"response": [self._stop_at_refusal]})
-        self._client = openai.OpenAI(base_url=self.base_url, api_key="in-the-header", max_retries=0, http_client=http)
+        http = openai.DefaultHttpxClient(
+            follow_redirects=False, event_hooks={"response": [self._stop_at_refusal]}
+        )
+        self._client = openai.OpenAI(
+            base_url=self.base_url, api_key="in-the-header", max_retries=0, http_client=http
+        )
 
     def __repr__(self) -> str:
         return f"EndpointDesigner({self.base_url!r}, {self.model!r}, key_env={self.key_env!r})"
@@ -105,9 +109,13 @@ class EndpointDesigner:
         """Let go of the connections."""
         self._client.close()
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> NoReturn:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> NoReturn:
         """Remote weights cannot learn here."""
-        raise Unsupported(f"{self.model} is remote and cannot be trained; use a local model or search without training")
+        raise Unsupported(
+            f"{self.model} is remote and cannot be trained; use a local model or search without training"
+        )
 
     def propose(self, request: Request, n: int) -> list[Proposal]:
         """Up to n proposals; what is missing has its reason in `failures`.
@@ -122,17 +130,25 @@ class EndpointDesigner:
         first = self._ask(request, 0, want=n if self._gives_n else 1, lost=n, deadline=deadline)
         rest = range(len(first), n) if first else range(0)
         with ThreadPoolExecutor(PARALLEL) as pool:
-            more = pool.map(lambda index: self._ask(request, index, want=1, lost=1, deadline=deadline), rest)
+            more = pool.map(
+                lambda index: self._ask(request, index, want=1, lost=1, deadline=deadline), rest
+            )
             return [*first, *(proposal for part in more for proposal in part)]
 
-    def _ask(self, request: Request, index: int, *, want: int, lost: int, deadline: float) -> list[Proposal]:
+    def _ask(
+        self, request: Request, index: int, *, want: int, lost: int, deadline: float
+    ) -> list[Proposal]:
         """Proposals `index` to `index + want - 1`, or as many as come; none after the last try, and a failure booked."""
         request_hash = self._hash(request, index)
         reply = Reply("deadline", f"no time left: a call may take {self.limits.deadline_s:g} s")
         n, attempts, useless = want, 0, 0
         while attempts < self.limits.tries and time.monotonic() < deadline:
-            seed = _draw(request.seed, index, useless)  # a transport fault leaves it alone: same request, same answer
-            reply, proposals = self._attempt(request, request_hash, n=n, seed=seed, deadline=deadline)
+            seed = _draw(
+                request.seed, index, useless
+            )  # a transport fault leaves it alone: same request, same answer
+            reply, proposals = self._attempt(
+                request, request_hash, n=n, seed=seed, deadline=deadline
+            )
             attempts += 1
             if proposals:
                 self._answered = True
@@ -143,16 +159,26 @@ class EndpointDesigner:
                 continue
             useless += reply.outcome == "empty"
             jitter = _draw(request_hash, attempts) / 2**31
-            wait_s = max(self.limits.backoff_s * 2 ** (attempts - 1) * (0.5 + jitter), reply.retry_after_s)
-            if reply.outcome in _FATAL or attempts == self.limits.tries or time.monotonic() + wait_s > deadline:
+            wait_s = max(
+                self.limits.backoff_s * 2 ** (attempts - 1) * (0.5 + jitter), reply.retry_after_s
+            )
+            if (
+                reply.outcome in _FATAL
+                or attempts == self.limits.tries
+                or time.monotonic() + wait_s > deadline
+            ):
                 break
             time.sleep(wait_s)
         if reply.outcome in _OUT_OF_REACH and not self._answered:
             raise LlmError(reply.reason)
-        self.failures.append(Failure(request_hash, reply.outcome, reply.reason, attempts=attempts, missing=lost))
+        self.failures.append(
+            Failure(request_hash, reply.outcome, reply.reason, attempts=attempts, missing=lost)
+        )
         return []
 
-    def _attempt(self, request: Request, request_hash: str, **how: Any) -> tuple[Reply, list[Proposal]]:
+    def _attempt(
+        self, request: Request, request_hash: str, **how: Any
+    ) -> tuple[Reply, list[Proposal]]:
         """One HTTP request, booked whatever comes of it, an interrupt included."""
         attempt, start = self.ledger.open(request_hash), time.monotonic()
         reply, used, seconds = Reply("interrupted"), Tokens(), 0.0
@@ -162,37 +188,64 @@ class EndpointDesigner:
             seconds = time.monotonic() - start
             used = tokens_used(reply.body, request, n=how["n"])
             self.ledger.book(
-                request_hash, attempt, outcome=reply.outcome, tokens_in=used.tokens_in, tokens_out=used.tokens_out,
-                cost_usd=used.cost_usd(*self._usd_per_million), seconds=seconds, estimated=used.estimated,
-            )  # fmt: skip
+                request_hash,
+                attempt,
+                outcome=reply.outcome,
+                tokens_in=used.tokens_in,
+                tokens_out=used.tokens_out,
+                cost_usd=used.cost_usd(*self._usd_per_million),
+                seconds=seconds,
+                estimated=used.estimated,
+            )
         return reply, [
             Proposal(
-                text, used.tokens_in, finish=finish, model=self.model, seconds=seconds, request=request,
-                output_tokens=(used.tokens_out + place) // len(reply.choices),  # the shares add up to the whole
+                text,
+                used.tokens_in,
+                finish=finish,
+                model=self.model,
+                seconds=seconds,
+                request=request,
+                output_tokens=(used.tokens_out + place)
+                // len(reply.choices),  # the shares add up to the whole
             )
             for place, (text, finish) in enumerate(reply.choices)
-        ]  # fmt: skip
+        ]
 
     def _exchange(self, request: Request, *, n: int, seed: int, deadline: float) -> Reply:
         """Send one request and read its answer, up to the cap and the deadline."""
         received = bytearray()
         left_s = max(deadline - time.monotonic(), 0.001)
-        read_s, connect_s = min(self.limits.read_timeout_s, left_s), min(self.limits.connect_timeout_s, left_s)
+        read_s, connect_s = (
+            min(self.limits.read_timeout_s, left_s),
+            min(self.limits.connect_timeout_s, left_s),
+        )
         key = self._key()
-        headers = {"Accept-Encoding": "identity", "Authorization": f"Bearer {key}" if key else openai.Omit()}
+        headers = {
+            "Accept-Encoding": "identity",
+            "Authorization": f"Bearer {key}" if key else openai.Omit(),
+        }
         messages: Any = request.messages
         try:
             with self._client.chat.completions.with_streaming_response.create(
-                model=self.model, messages=messages, extra_body=self._fields(request, n, seed),
-                extra_headers=headers, timeout=httpx2.Timeout(read_s, connect=connect_s),
-            ) as response:  # fmt: skip
+                model=self.model,
+                messages=messages,
+                extra_body=self._fields(request, n, seed),
+                extra_headers=headers,
+                timeout=httpx2.Timeout(read_s, connect=connect_s),
+            ) as response:
                 for chunk in response.http_response.iter_raw():
                     received += chunk
                     if len(received) > self.limits.max_bytes:
-                        return Reply("too_long", f"an answer above {self.limits.max_bytes} bytes", bytes(received))
+                        return Reply(
+                            "too_long",
+                            f"an answer above {self.limits.max_bytes} bytes",
+                            bytes(received),
+                        )
                     if time.monotonic() > deadline:
-                        return Reply("timeout", "an answer still coming at the deadline", bytes(received))
-        except _Refused as refusal:
+                        return Reply(
+                            "timeout", "an answer still coming at the deadline", bytes(received)
+                        )
+        except _EndpointRefused as refusal:
             return refusal.reply
         except (openai.APIConnectionError, httpx2.HTTPError) as error:
             return self._broken(error, bytes(received))
@@ -200,7 +253,11 @@ class EndpointDesigner:
         return replace(reply, reason=self._words(reply.reason))
 
     def _fields(self, request: Request, n: int, seed: int) -> dict[str, Any]:
-        body: dict[str, Any] = {"max_tokens": request.max_tokens, "temperature": request.temperature, "seed": seed}
+        body: dict[str, Any] = {
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "seed": seed,
+        }
         if n > 1:
             body["n"] = n
         if request.grammar and self._grammar_field:
@@ -217,18 +274,27 @@ class EndpointDesigner:
         said = ""
         with suppress(httpx2.HTTPError):
             said = self._words(next(response.iter_raw(), b"").decode(errors="replace"))
-        status, wait_s = response.status_code, _retry_after_s(response.headers.get("retry-after", ""))
+        status, wait_s = (
+            response.status_code,
+            _retry_after_s(response.headers.get("retry-after", "")),
+        )
         if status >= 500 or status in (408, 409, 425, 429):
             said += f" (asks to wait {wait_s:g} s)" if wait_s else ""
             outcome = "rate_limited" if status == 429 else "server_error"
-            raise _Refused(Reply(outcome, f"HTTP {status} from {self.base_url}: {said}", b"", status, wait_s))
+            raise _EndpointRefused(
+                Reply(outcome, f"HTTP {status} from {self.base_url}: {said}", b"", status, wait_s)
+            )
         target = self._words(response.headers.get("location", "nowhere"))
-        raise _Refused(Reply("refused", self._mend(status, said, target), b"", status))
+        raise _EndpointRefused(Reply("refused", self._mend(status, said, target), b"", status))
 
     def _mend(self, status: int, said: str, target: str) -> str:
         """Why a refusal happened and what ends it, in one line."""
         if status in (401, 403):
-            what = f"refused the key in {self.key_env}" if self._key() else f"wants a key and {self.key_env} is not set"
+            what = (
+                f"refused the key in {self.key_env}"
+                if self._key()
+                else f"wants a key and {self.key_env} is not set"
+            )
             return f"{self.base_url} {what} (HTTP {status}); set {self.key_env} to a key that is valid there"
         if status < 400:
             return f"{self.base_url} redirects to {target} (HTTP {status}); give the address it leads to as base_url"
@@ -240,19 +306,32 @@ class EndpointDesigner:
     def _broken(self, error: Exception, received: bytes) -> Reply:
         """A connection that failed: before, at or after the first byte."""
         chain = list(_causes(error))
-        if any(isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN for cause in chain):
+        if any(
+            isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN
+            for cause in chain
+        ):
             host = urlsplit(self.base_url).hostname
-            return Reply("unknown_host", f"the host {host!r} is not known; mend base_url, or reach its network")
+            return Reply(
+                "unknown_host",
+                f"the host {host!r} is not known; mend base_url, or reach its network",
+            )
         words = self._words(f"{type(chain[-1]).__name__}: {chain[-1]}")
         if any(isinstance(cause, (httpx2.ConnectError, httpx2.ConnectTimeout)) for cause in chain):
-            return Reply("connect", f"nothing answers at {self.base_url} ({words}); start the server or mend base_url")
+            return Reply(
+                "connect",
+                f"nothing answers at {self.base_url} ({words}); start the server or mend base_url",
+            )
         timed_out = any(isinstance(cause, httpx2.TimeoutException) for cause in chain)
-        return Reply("timeout" if timed_out else "reset", f"{words} after {len(received)} bytes", received)
+        return Reply(
+            "timeout" if timed_out else "reset", f"{words} after {len(received)} bytes", received
+        )
 
     def _key(self) -> str:
         key = os.environ.get(self.key_env, "").strip() if self.key_env else ""
         if not (key.isascii() and key.isprintable()):
-            raise LlmError(f"the key in {self.key_env} holds characters that no key has; set it again")
+            raise LlmError(
+                f"the key in {self.key_env} holds characters that no key has; set it again"
+            )
         return key
 
     def _words(self, text: str) -> str:
@@ -289,12 +368,16 @@ def _draw(*what: object) -> int:
 
 def _checked(base_url: str, key_env: str) -> str:
     if "@" in base_url or "?" in base_url:
-        raise LlmError(f"base_url carries a name, a key or a query; put the key into the variable {key_env}")
+        raise LlmError(
+            f"base_url carries a name, a key or a query; put the key into the variable {key_env}"
+        )
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
-        raise LlmError(f"base_url {base_url!r} is not an address; give one such as http://localhost:8000/v1")
+        raise LlmError(
+            f"base_url {base_url!r} is not an address; give one such as http://localhost:8000/v1"
+        )
     return base_url.rstrip("/")

@@ -27,7 +27,9 @@ from se_rl.llm.decoding import read
 CARD = "se_rl_adapter.json"
 WEIGHTS = "adapter_model.safetensors"
 _KEPT_PREFIXES = 4
-_WRAPPED = re.compile(r"\.(?:original_module|modules_to_save|base_layer)\b")  # what peft adds behind a module's name
+_WRAPPED = re.compile(
+    r"\.(?:original_module|modules_to_save|base_layer)\b"
+)  # what peft adds behind a module's name
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,19 @@ def peft_config(model: Any, settings: LoraSettings) -> Any:
     from peft import LoraConfig
     from transformers.pytorch_utils import Conv1D
 
-    parts = [(_WRAPPED.split(name)[0].rsplit(".", 1)[-1], module) for name, module in model.named_modules()]
+    parts = [
+        (_WRAPPED.split(name)[0].rsplit(".", 1)[-1], module)
+        for name, module in model.named_modules()
+    ]
     norms = {name for name, module in parts if type(module).__name__.endswith("Norm")}
     return LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha,
         target_modules=list(settings.targets),
         modules_to_save=sorted(norms) if settings.norms else None,
-        fan_in_fan_out=any(isinstance(module, Conv1D) for name, module in parts if name in settings.targets),
+        fan_in_fan_out=any(
+            isinstance(module, Conv1D) for name, module in parts if name in settings.targets
+        ),
         lora_dropout=0.0,
         task_type="CAUSAL_LM",
     )
@@ -66,7 +73,9 @@ def _settings(config: Any) -> LoraSettings:
 class Engine:
     """The loaded model, shared by all designers that differ in their adapter only."""
 
-    def __init__(self, source: ModelSource, threads: int | None, dtype: str | None, device: str | None) -> None:
+    def __init__(
+        self, source: ModelSource, threads: int | None, dtype: str | None, device: str | None
+    ) -> None:
         self.source, self.threads, self.dtype = source, threads, dtype
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         self.peft: Any = None
@@ -93,7 +102,9 @@ class Engine:
             model: Any = AutoModelForCausalLM.from_pretrained(self.source.folder, dtype=dtype)
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:
             first = (str(error).splitlines() or [""])[0][:150]
-            raise LlmError(f"{self.source.folder} cannot be loaded ({first}); run: se-rl llm pull smollm2") from None
+            raise LlmError(
+                f"{self.source.folder} cannot be loaded ({first}); run: se-rl llm pull smollm2"
+            ) from None
         prepare(model.to(self.device))
         return model
 
@@ -102,7 +113,9 @@ class Engine:
         """Tokens that end an answer."""
         told = self.model.generation_config.eos_token_id
         listed = told if isinstance(told, list) else [told]
-        return frozenset(token for token in (*listed, self.tokenizer.eos_token_id) if token is not None)
+        return frozenset(
+            token for token in (*listed, self.tokenizer.eos_token_id) if token is not None
+        )
 
     @cached_property
     def guide(self) -> Any:
@@ -128,9 +141,13 @@ class Engine:
     def tokens(self, messages: list[dict[str, str]], *, closed: bool = False) -> list[int]:
         """A chat as the model's template writes it, up to where the answer begins (`closed`: without that opening)."""
         if not self.tokenizer.chat_template:
-            return self.tokenizer("\n\n".join(message["content"] for message in messages) + "\n\n")["input_ids"]
+            return self.tokenizer("\n\n".join(message["content"] for message in messages) + "\n\n")[
+                "input_ids"
+            ]
         try:
-            text = self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=not closed)
+            text = self.tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=not closed
+            )
         except TemplateError as error:
             raise LlmError(
                 f"{self.source.name}'s chat template refuses these messages ({error}); use other roles"
@@ -157,7 +174,9 @@ class Engine:
     def weights(self, adapter: str | None) -> Iterator[None]:
         """Use the weights of this adapter (a name inside the model), or the untouched ones, on the threads asked for."""
         if self.threads:
-            torch.set_num_threads(self.threads)  # each time: kernels with threads of their own change torch's
+            torch.set_num_threads(
+                self.threads
+            )  # each time: kernels with threads of their own change torch's
         if self.peft is None:
             yield
         elif adapter is None:
@@ -170,7 +189,11 @@ class Engine:
     def trainable(self, adapter: str) -> dict[str, torch.nn.Parameter]:
         """What learning changes, by names that are the same for every adapter of one shape."""
         with self.weights(adapter):
-            found = [(name, weight) for name, weight in self.peft.named_parameters() if weight.requires_grad]
+            found = [
+                (name, weight)
+                for name, weight in self.peft.named_parameters()
+                if weight.requires_grad
+            ]
         return {name.replace(f".{adapter}", ""): weight for name, weight in found}
 
     def pack(self, adapter: str, tensors: dict[str, torch.Tensor], card: dict[str, Any]) -> bytes:
@@ -179,7 +202,9 @@ class Engine:
 
         shape = {"settings": asdict(_settings(self.peft.peft_config[adapter]))}
         text = json.dumps({**self._base(), **shape, **card}, sort_keys=True)
-        return save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, {"card": text})
+        return save(
+            {name: t.detach().cpu().contiguous() for name, t in tensors.items()}, {"card": text}
+        )
 
     def unpack(self, content: bytes) -> tuple[str, dict[str, torch.Tensor], dict[str, Any]]:
         """Attach an adapter of the shape that `pack` was given: its name inside the model, the tensors, the card."""
@@ -191,9 +216,13 @@ class Engine:
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
             card = json.loads(header["__metadata__"]["card"])
             told = card["settings"]
-            settings = LoraSettings(told["rank"], told["alpha"], tuple(told["targets"]), told["norms"])
+            settings = LoraSettings(
+                told["rank"], told["alpha"], tuple(told["targets"]), told["norms"]
+            )
         except (ValueError, KeyError, TypeError, SafetensorError):
-            raise LlmError(f"these {len(content)} bytes are no whole adapter; give what adapter_bytes made") from None
+            raise LlmError(
+                f"these {len(content)} bytes are no whole adapter; give what adapter_bytes made"
+            ) from None
         self._check_base(card, card.get("label", ""))
         return self.new_adapter(settings, seed=0), tensors, card
 
@@ -207,7 +236,10 @@ class Engine:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as work:
             built = Path(work) / "new"
             self.peft.peft_config[adapter].save_pretrained(str(built))
-            save_file({key: value.detach().cpu().contiguous() for key, value in state.items()}, built / WEIGHTS)
+            save_file(
+                {key: value.detach().cpu().contiguous() for key, value in state.items()},
+                built / WEIGHTS,
+            )
             (built / CARD).write_text(json.dumps({**self._base(), **card}, indent=2))
             if folder.exists():
                 folder.rename(Path(work) / "old")
@@ -224,7 +256,9 @@ class Engine:
             config = LoraConfig.from_pretrained(str(folder))
             state = load_file(folder / WEIGHTS)
         except (OSError, ValueError, SafetensorError):
-            raise LlmError(f"{folder} is not a whole adapter of se-rl; name a folder that save_adapter wrote") from None
+            raise LlmError(
+                f"{folder} is not a whole adapter of se-rl; name a folder that save_adapter wrote"
+            ) from None
         self._check_base(card, folder)
         name = self.new_adapter(_settings(config), seed=0)
         set_peft_model_state_dict(self.peft, state, adapter_name=name)
@@ -236,12 +270,16 @@ class Engine:
     def _check_base(self, card: dict[str, Any], adapter: object) -> None:
         ours = self._base()
         if card["base_sha256"] != ours["base_sha256"]:
-            theirs, ours_told = (f"{each['base']} {each['base_sha256'][:12]}" for each in (card, ours))
+            theirs, ours_told = (
+                f"{each['base']} {each['base_sha256'][:12]}" for each in (card, ours)
+            )
             raise LlmError(
                 f"adapter {adapter} was trained on {theirs}, not on {ours_told}; use that model, or no adapter"
             )
 
-    def prefix(self, messages: list[dict[str, str]], prompt: list[int], key: object) -> PromptCache | None:
+    def prefix(
+        self, messages: list[dict[str, str]], prompt: list[int], key: object
+    ) -> PromptCache | None:
         """The prompt's beginning already read: all messages but the last, kept from call to call under `key`.
 
         It is read apart even when it is new, so that what was kept never changes a result.

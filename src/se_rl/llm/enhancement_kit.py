@@ -12,7 +12,7 @@ from se_rl.llm.backends import Designer
 from se_rl.llm.generator import FREE_WRITERS
 from se_rl.llm.high_level_enhancement import Choice, HighLevelEnhancement, new_instruction
 from se_rl.llm.instruction_grammar import MACRO
-from se_rl.llm.low_level_enhancement import LowLevelEnhancement, Outcome
+from se_rl.llm.low_level_enhancement import DesignOutcome, LowLevelEnhancement
 from se_rl.llm.prompts import Scored, default_macro, default_micro
 from se_rl.records.entries import DEFAULT
 
@@ -21,7 +21,11 @@ class DualLevelEnhancementKit:
     """Both levels of enhancement behind one door; a level that is None is left out, as ablations want it."""
 
     def __init__(
-        self, high: HighLevelEnhancement | None = None, low: LowLevelEnhancement | None = None, *, seed: int = 0
+        self,
+        high: HighLevelEnhancement | None = None,
+        low: LowLevelEnhancement | None = None,
+        *,
+        seed: int = 0,
     ) -> None:
         self.high, self.low, self.seed = high, low, seed
 
@@ -30,7 +34,10 @@ class DualLevelEnhancementKit:
         if self.high is not None:
             return self.high.choose(code_type, rng)
         texts = {MACRO: default_macro(), code_type: default_micro(code_type)}
-        macro, micro = (Choice(new_instruction(kind, text, operator=DEFAULT), False) for kind, text in texts.items())
+        macro, micro = (
+            Choice(new_instruction(kind, text, operator=DEFAULT), False)
+            for kind, text in texts.items()
+        )
         return macro, micro
 
     def history(self, code_type: str, n: int = 6) -> list[Scored]:
@@ -39,7 +46,7 @@ class DualLevelEnhancementKit:
 
     def enhance(
         self,
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[DesignOutcome],
         designer: Designer,
         iteration: int,
         *,
@@ -52,12 +59,19 @@ class DualLevelEnhancementKit:
         the step on the weights (None without the low level). `constrained` has the designer reflect under a grammar (None:
         where it can and needs to), `stored` is the adapter of this very step from an earlier run.
         """
-        changed: dict[str, Any] = {"designer": designer, "instructions": [], "credits": [], "learned": None}
+        changed: dict[str, Any] = {
+            "designer": designer,
+            "instructions": [],
+            "credits": [],
+            "learned": None,
+        }
         if self.high is not None:
             grammar = hasattr(designer, "log_probs") and designer.name not in FREE_WRITERS
             under_grammar = grammar if constrained is None else constrained
             changed["credits"] = _book(self.high, outcomes)
-            changed["instructions"] = self.high.refine(designer, iteration, constrained=under_grammar)
+            changed["instructions"] = self.high.refine(
+                designer, iteration, constrained=under_grammar
+            )
             self.high.population.age()
         if self.low is not None:
             seed = int(np.random.SeedSequence([self.seed, iteration]).generate_state(1)[0])
@@ -66,7 +80,7 @@ class DualLevelEnhancementKit:
         return changed
 
 
-def _book(high: HighLevelEnhancement, outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def _book(high: HighLevelEnhancement, outcomes: Sequence[DesignOutcome]) -> list[dict[str, Any]]:
     """Credit instructions with what their designs gained; a repeat gains nothing, a failure as little as the worst did."""
     worst = min([0.0, *(outcome.gained for outcome in outcomes if isfinite(outcome.gained))])
     for outcome in outcomes:

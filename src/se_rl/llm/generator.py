@@ -58,7 +58,12 @@ class DesignGenerator:
     """
 
     def __init__(
-        self, designer: Designer, validator: Validator | None = None, *, tries: int = 3, mode: Mode = "auto"
+        self,
+        designer: Designer,
+        validator: Validator | None = None,
+        *,
+        tries: int = 3,
+        mode: Mode = "auto",
     ) -> None:
         if mode not in ("auto", "grammar", "free"):
             raise ValueError(f"mode is {mode!r}; use auto, grammar or free")
@@ -86,11 +91,16 @@ class DesignGenerator:
         if self.constrained:
             heat = 1.0 if temperature is None else temperature
             request = Request(messages, grammar(code_type), GRAMMAR_BYTES[code_type], heat, seed)
-            return [self._judged(code_type, proposal) for proposal in self._distinct(request, n, avoid)]
+            return [
+                self._judged(code_type, proposal) for proposal in self._distinct(request, n, avoid)
+            ]
         heat = FREE_TEMPERATURE if temperature is None else temperature
         proposals = self.designer.propose(Request(messages, None, FREE_TOKENS, heat, seed), n)
         attempts = [self._judged(code_type, proposal) for proposal in proposals]
-        attempts = [self._repaired(attempt, messages, [seed, place]) for place, attempt in enumerate(attempts)]
+        attempts = [
+            self._repaired(attempt, messages, [seed, place])
+            for place, attempt in enumerate(attempts)
+        ]
         return attempts + [Attempt(code_type, faults=(self._silence(),))] * (n - len(attempts))
 
     def _distinct(self, request: Request, n: int, avoid: Collection[str]) -> list[Proposal]:
@@ -99,7 +109,11 @@ class DesignGenerator:
         found: dict[str, Proposal] = {}
         spare: list[Proposal] = []
         for turn in range(ROUNDS):
-            again = replace(request, seed=_seed(request.seed, turn), temperature=request.temperature * HEAT**turn)
+            again = replace(
+                request,
+                seed=_seed(request.seed, turn),
+                temperature=request.temperature * HEAT**turn,
+            )
             for proposal in self.designer.propose(again, n - len(found)):
                 form = normal_form(proposal.text)
                 if form in known or found.setdefault(form, proposal) is not proposal:
@@ -114,7 +128,11 @@ class DesignGenerator:
         if found.source is None:
             cut = f"the answer was cut at {proposal.output_tokens} tokens; write a shorter module"
             return Attempt(
-                code_type, None, proposal, None, (*faults, cut if proposal.finish == "length" else found.reason)
+                code_type,
+                None,
+                proposal,
+                None,
+                (*faults, cut if proposal.finish == "length" else found.reason),
             )
         key = code_type, found.source
         if key not in self._verdicts:
@@ -134,7 +152,9 @@ class DesignGenerator:
             asked = attempt.proposal.request
             heat = FREE_TEMPERATURE if asked is None else asked.temperature
             chat = repair_prompt(messages, attempt.proposal.text, attempt.faults[-1])
-            answers = self.designer.propose(Request(chat, None, FREE_TOKENS, heat, _seed(*place, turn)), 1)
+            answers = self.designer.propose(
+                Request(chat, None, FREE_TOKENS, heat, _seed(*place, turn)), 1
+            )
             if not answers:
                 return replace(attempt, faults=(*attempt.faults, self._silence()))
             attempt = self._judged(attempt.code_type, answers[0], attempt.faults)
@@ -142,7 +162,9 @@ class DesignGenerator:
 
     def _silence(self) -> str:
         failures = getattr(self.designer, "failures", ())
-        return f"no answer from {self.designer.name}" + (f": {failures[-1].reason}" if failures else "")
+        return f"no answer from {self.designer.name}" + (
+            f": {failures[-1].reason}" if failures else ""
+        )
 
 
 class GenerationError(LlmError):
@@ -179,7 +201,9 @@ class LLMComponentGenerator:
         """Source of `def imagine(bars, generator)`."""
         return self._first_valid("imagination", instruction, settings)
 
-    def generate_communication_protocol(self, instruction: str | None = None, **settings: Any) -> str:
+    def generate_communication_protocol(
+        self, instruction: str | None = None, **settings: Any
+    ) -> str:
         """Source of `class Communication`."""
         return self._first_valid("communication", instruction, settings)
 
@@ -187,19 +211,28 @@ class LLMComponentGenerator:
         """Source of `def profile()`, the participants of the simulated market."""
         return self._first_valid("profiling", instruction, settings)
 
-    def _first_valid(self, code_type: str, instruction: str | None, settings: dict[str, Any]) -> str:
-        attempts = self.generator.generate(code_type, self.candidates, micro=instruction, **settings)
+    def _first_valid(
+        self, code_type: str, instruction: str | None, settings: dict[str, Any]
+    ) -> str:
+        attempts = self.generator.generate(
+            code_type, self.candidates, micro=instruction, **settings
+        )
         for attempt in attempts:
             if attempt.is_valid and attempt.source:
                 return attempt.source
-        reasons = "; ".join(dict.fromkeys(attempt.faults[-1] for attempt in attempts if attempt.faults))
+        reasons = "; ".join(
+            dict.fromkeys(attempt.faults[-1] for attempt in attempts if attempt.faults)
+        )
         raise GenerationError(
             f"{self.generator.designer.name} wrote no valid {code_type} in {len(attempts)} attempts: {reasons}"
         )
 
 
 def open_designer(
-    designer: Designer | str, *, threads: int | None = None, prices: tuple[float, float] = (0.0, 0.0)
+    designer: Designer | str,
+    *,
+    threads: int | None = None,
+    prices: tuple[float, float] = (0.0, 0.0),
 ) -> Designer:
     """A designer as it is, the local model of that name or folder, or, as `URL#MODEL`, one behind an endpoint at these prices."""
     if not isinstance(designer, str):
@@ -209,8 +242,12 @@ def open_designer(
 
         address, _, model = designer.partition("#")
         if not model:
-            raise LlmError(f"{designer} names no model; write it behind a #, as in http://localhost:8000/v1#my-model")
-        return EndpointDesigner(address, model, usd_per_million_in=prices[0], usd_per_million_out=prices[1])
+            raise LlmError(
+                f"{designer} names no model; write it behind a #, as in http://localhost:8000/v1#my-model"
+            )
+        return EndpointDesigner(
+            address, model, usd_per_million_in=prices[0], usd_per_million_out=prices[1]
+        )
     from se_rl.llm.local import LocalDesigner
 
     return cast(Designer, LocalDesigner(designer, threads=threads))

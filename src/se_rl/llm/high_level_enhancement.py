@@ -65,7 +65,9 @@ def new_instruction(
 ) -> Instruction:
     """An instruction under its own name, its text without symbols and dates."""
     words = anonymous(text)
-    return Instruction(key_of(kind, words)[:12], kind, words, operator, tuple(one.id for one in parents), iteration)
+    return Instruction(
+        key_of(kind, words)[:12], kind, words, operator, tuple(one.id for one in parents), iteration
+    )
 
 
 class InstructionPopulation:
@@ -76,9 +78,13 @@ class InstructionPopulation:
 
     def __init__(self, limit: int = 100, *, replay: float = 0.1, temperature: float = 1.0) -> None:
         if limit < len(KINDS):
-            raise ConfigError(f"the limit of instructions is {limit}; give at least {len(KINDS)}, one for each default")
+            raise ConfigError(
+                f"the limit of instructions is {limit}; give at least {len(KINDS)}, one for each default"
+            )
         if not (0.0 <= replay <= 1.0 and temperature > 0.0):
-            raise ConfigError(f"replay is {replay}, temperature {temperature}; give 0 to 1 and a number above 0")
+            raise ConfigError(
+                f"replay is {replay}, temperature {temperature}; give 0 to 1 and a number above 0"
+            )
         self.limit, self.replay, self.temperature = limit, replay, temperature
         self._now = 0
         self._known: dict[str, _Standing] = {}
@@ -95,14 +101,20 @@ class InstructionPopulation:
         Beyond the limit the one with the worst credit leaves, but never a default nor the best of its kind.
         """
         if instruction.kind not in KINDS:
-            raise ValueError(f"the instruction's kind is {instruction.kind!r}; use one of {', '.join(KINDS)}")
+            raise ValueError(
+                f"the instruction's kind is {instruction.kind!r}; use one of {', '.join(KINDS)}"
+            )
         standing = self._known.get(instruction.id) or _Standing(instruction)
         present = self._present()
         if not standing.form[1] or any(one.form == standing.form for one in present):
             return False
         if len(present) >= self.limit:
             kept = {self.best(kind).id for kind in KINDS}
-            idle = [s for s in present if s.instruction.operator != DEFAULT and s.instruction.id not in kept]
+            idle = [
+                s
+                for s in present
+                if s.instruction.operator != DEFAULT and s.instruction.id not in kept
+            ]
             if not idle:
                 return False
             min(idle, key=lambda one: (one.credit, one.touched)).present = False
@@ -113,7 +125,9 @@ class InstructionPopulation:
     def credit(self, id: str, gain: float, *, weight: float = 1.0) -> None:
         """Book what a design that was asked for with it gained (bps); an instruction that has left keeps its account."""
         if id not in self._known or not isfinite(gain) or not weight > 0.0:
-            raise ValueError(f"instruction {id!r}, gain {gain}, weight {weight}; give a known one, finite, above 0")
+            raise ValueError(
+                f"instruction {id!r}, gain {gain}, weight {weight}; give a known one, finite, above 0"
+            )
         standing = self._known[id]
         standing.gained += weight * gain
         standing.weight += weight
@@ -139,7 +153,9 @@ class InstructionPopulation:
     def parents(self, kind: str, rng: np.random.Generator, *, n: int) -> list[Instruction]:
         """Up to n different instructions of a kind, drawn by credit to be varied; this is no use of them."""
         members = self._present(kind)
-        drawn = rng.choice(len(members), min(n, len(members)), replace=False, p=self._chances(members))
+        drawn = rng.choice(
+            len(members), min(n, len(members)), replace=False, p=self._chances(members)
+        )
         return [members[int(i)].instruction for i in drawn]
 
     def best(self, kind: str) -> Instruction:
@@ -149,18 +165,28 @@ class InstructionPopulation:
     def rows(self) -> list[dict[str, Any]]:
         """The population as plain data, best first within each kind."""
         ordered = [one for kind in KINDS for one in self._present(kind)]
-        return [{**asdict(one.instruction), "credit": one.credit, "uses": one.uses} for one in ordered]
+        return [
+            {**asdict(one.instruction), "credit": one.credit, "uses": one.uses} for one in ordered
+        ]
 
     def _present(self, kind: str | None = None) -> list[_Standing]:
         """Those that are here, best first; of equals the one that came first."""
-        here = [one for one in self._known.values() if one.present and kind in (None, one.instruction.kind)]
+        here = [
+            one
+            for one in self._known.values()
+            if one.present and kind in (None, one.instruction.kind)
+        ]
         return sorted(here, key=lambda one: -one.credit)
 
     def _chances(self, members: Sequence[_Standing]) -> npt.NDArray[np.float64]:
         """Softmax of the credits in standard deviations, so that neither their unit nor their sign matters."""
         credits = np.array([one.credit for one in members])
         spread = credits.std()
-        heights = (credits - credits.max()) / (spread * self.temperature) if spread > 1e-9 else 0.0 * credits
+        heights = (
+            (credits - credits.max()) / (spread * self.temperature)
+            if spread > 1e-9
+            else 0.0 * credits
+        )
         return np.exp(heights) / np.exp(heights).sum()
 
 
@@ -183,14 +209,22 @@ class PerformanceBuffer:
     @property
     def modules(self) -> tuple[str, ...]:
         """The code_types that were tried."""
-        return tuple(name for name in CODE_TYPES if any(tried.code_type == name for _, tried in self._tries))
+        return tuple(
+            name for name in CODE_TYPES if any(tried.code_type == name for _, tried in self._tries)
+        )
 
     def add(self, tried: Tried) -> None:
         """Remember it; beyond the limit the oldest try leaves that is not of a module's best design."""
         self._tries.append((normal_form(tried.source), tried))
         if len(self._tries) > self.limit:
-            best = {(name, normal_form(one.source)) for name in self.modules for one in self.best(name, 1)}
-            places = (i for i, (form, one) in enumerate(self._tries) if (one.code_type, form) not in best)
+            best = {
+                (name, normal_form(one.source))
+                for name in self.modules
+                for one in self.best(name, 1)
+            }
+            places = (
+                i for i, (form, one) in enumerate(self._tries) if (one.code_type, form) not in best
+            )
             self._tries.pop(next(places, 0))
 
     def best(self, code_type: str, n: int) -> list[Tried]:
@@ -200,9 +234,15 @@ class PerformanceBuffer:
     def extremes(self, code_type: str, n: int) -> list[Tried]:
         """n designs of a module to learn from: half the best and half the worst, then failures if there is room."""
         ranked = self._ranked(code_type)
-        shown = ranked if len(ranked) <= n else ranked[: ceil(n / 2)] + ranked[len(ranked) - n // 2 :]
+        shown = (
+            ranked if len(ranked) <= n else ranked[: ceil(n / 2)] + ranked[len(ranked) - n // 2 :]
+        )
         known = {normal_form(one.source) for one in ranked}
-        failed = {form: one for form, one in self._tries if one.code_type == code_type and form not in known}
+        failed = {
+            form: one
+            for form, one in self._tries
+            if one.code_type == code_type and form not in known
+        }
         return shown + list(failed.values())[::-1][: n - len(shown)]
 
     def history(self, code_type: str, n: int) -> list[Scored]:
@@ -222,7 +262,10 @@ class PerformanceBuffer:
         pooled = [_pooled(tries) for tries in pools.values()]
         centre = float(np.mean([one.score for one in pooled])) if pooled else 0.0
         kept = [one.seeds / (one.seeds + NOISE_RATIO) for one in pooled]
-        shrunk = [replace(one, score=centre + k * (one.score - centre)) for one, k in zip(pooled, kept, strict=True)]
+        shrunk = [
+            replace(one, score=centre + k * (one.score - centre))
+            for one, k in zip(pooled, kept, strict=True)
+        ]
         return sorted(shrunk, key=lambda one: -one.score)
 
 
@@ -240,7 +283,12 @@ class HighLevelEnhancement:
     """
 
     def __init__(
-        self, population: InstructionPopulation, buffer: PerformanceBuffer, *, seed: int, evolves: bool = True
+        self,
+        population: InstructionPopulation,
+        buffer: PerformanceBuffer,
+        *,
+        seed: int,
+        evolves: bool = True,
     ) -> None:
         self.population, self.buffer, self.seed, self.evolves = population, buffer, seed, evolves
 
@@ -258,21 +306,31 @@ class HighLevelEnhancement:
             return []
         reflection = self._reflection(designer, iteration, constrained=constrained)
         made = (self._mutation(iteration), self._crossover(iteration), reflection)
-        return [instruction for instruction in made if instruction is not None and self.population.add(instruction)]
+        return [
+            instruction
+            for instruction in made
+            if instruction is not None and self.population.add(instruction)
+        ]
 
     def _mutation(self, iteration: int) -> Instruction:
         kind, rng = self._turn(iteration, 0)
         parents = self.population.parents(kind, rng, n=1)
         text = wording.mutated(kind, parents[0].text, rng=rng)
-        return new_instruction(kind, text, operator="mutation", parents=parents, iteration=iteration)
+        return new_instruction(
+            kind, text, operator="mutation", parents=parents, iteration=iteration
+        )
 
     def _crossover(self, iteration: int) -> Instruction:
         kind, rng = self._turn(iteration, 1)
         parents = self.population.parents(kind, rng, n=2)
         text = wording.crossed(kind, [one.text for one in parents], rng=rng)
-        return new_instruction(kind, text, operator="crossover", parents=parents, iteration=iteration)
+        return new_instruction(
+            kind, text, operator="crossover", parents=parents, iteration=iteration
+        )
 
-    def _reflection(self, designer: Designer, iteration: int, *, constrained: bool) -> Instruction | None:
+    def _reflection(
+        self, designer: Designer, iteration: int, *, constrained: bool
+    ) -> Instruction | None:
         """What the model advises after seeing the best and the worst; None where it does not answer."""
         kind, rng = self._turn(iteration, 2)
         parent = self.population.best(kind)
@@ -288,10 +346,14 @@ class HighLevelEnhancement:
             constrained=constrained,
         )
         try:
-            text = next((wording.cleaned(kind, answer.text) for answer in designer.propose(request, 1)), "")
+            text = next(
+                (wording.cleaned(kind, answer.text) for answer in designer.propose(request, 1)), ""
+            )
         except LlmError:
             return None
-        return new_instruction(kind, text, operator="reflection", parents=[parent], iteration=iteration)
+        return new_instruction(
+            kind, text, operator="reflection", parents=[parent], iteration=iteration
+        )
 
     def _turn(self, iteration: int, operator: int) -> tuple[str, np.random.Generator]:
         """What an operator works on in this iteration, and its own source of chance."""

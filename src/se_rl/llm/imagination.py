@@ -3,7 +3,7 @@
     imagine = LLM4Imagine(ImaginationConfig(imagination_ratio=0.5), llm_interface)
     batch, shares = imagine.get_mixed_batch(static_data, batch_size=256)
 
-Whole windows are mixed, rows never leave their window. What a language model wrote runs in the locked room alone, and what
+Whole windows are mixed, rows never leave their window. What a language model wrote runs in the sandbox alone, and what
 comes back is checked like any stranger's bars.
 """
 
@@ -19,10 +19,10 @@ from se_rl.data.market_data import PRICE_FIELDS, DataError
 from se_rl.llm.backends import LlmError
 
 if TYPE_CHECKING:
-    from se_rl.sandbox.server import Room
+    from se_rl.sandbox.server import Sandbox
 
 Bars = npt.NDArray[np.float64]
-IN_ROOM = "se_rl.llm.imagination:imagine_in_room"
+IN_SANDBOX = "se_rl.llm.imagination:imagine_in_sandbox"
 SECONDS = 60.0
 
 
@@ -36,7 +36,9 @@ class ImaginationConfig:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.imagination_ratio <= 1.0:
-            raise DataError(f"imagination_ratio is {self.imagination_ratio}; give a number from 0 to 1")
+            raise DataError(
+                f"imagination_ratio is {self.imagination_ratio}; give a number from 0 to 1"
+            )
         if self.num_scenarios < 1 or self.scenario_length < 2:
             seen = f"num_scenarios is {self.num_scenarios}, scenario_length {self.scenario_length}"
             raise DataError(f"{seen}; give at least 1 scenario and 2 bars")
@@ -46,7 +48,7 @@ class LLM4Imagine:
     """Mixes real windows with imagined ones.
 
     `llm_interface` designs the function that imagines: an `LLMComponentGenerator`, a `Designer` or a model's name; None takes
-    the hand-written one. `source` is a design that there is already. `room` is by default the validators' own.
+    the hand-written one. `source` is a design that there is already. `sandbox` is by default the validators' own.
     """
 
     def __init__(
@@ -55,11 +57,11 @@ class LLM4Imagine:
         llm_interface: Any = None,
         *,
         source: str | None = None,
-        room: Room | None = None,
+        sandbox: Sandbox | None = None,
         seed: int = 0,
     ) -> None:
         self.config = config or ImaginationConfig()
-        self._interface, self._source, self._room = llm_interface, source, room
+        self._interface, self._source, self._sandbox = llm_interface, source, sandbox
         self._rng = np.random.default_rng(seed)
 
     @property
@@ -96,28 +98,36 @@ class LLM4Imagine:
 
     def _imagined(self, windows: Bars) -> Bars:
         """Imagined windows, in as many groups as there are scenarios, each from one draw."""
-        ends = np.unique(np.linspace(0, len(windows), self.config.num_scenarios + 1).astype(np.int64)[1:])
-        payload = {"bars": windows, "ends": ends, "seeds": self._rng.integers(2**62, size=len(ends))}
+        ends = np.unique(
+            np.linspace(0, len(windows), self.config.num_scenarios + 1).astype(np.int64)[1:]
+        )
+        payload = {
+            "bars": windows,
+            "ends": ends,
+            "seeds": self._rng.integers(2**62, size=len(ends)),
+        }
         if self.source is None:
             from se_rl.modules import defaults
 
             return _made(defaults.imagine, payload)
-        from se_rl.llm.code_validator import shared_room
+        from se_rl.llm.code_validator import shared_sandbox
 
-        room = self._room or shared_room()
-        made = room.call(
-            IN_ROOM,
+        sandbox = self._sandbox or shared_sandbox()
+        made = sandbox.call(
+            IN_SANDBOX,
             payload | {"source": self.source.encode()},
             seconds=SECONDS,
             result_bytes=windows.nbytes + (1 << 16),
         )
         wrong = made.error if not made.ok else _fault(made.value.get("bars"), windows.shape)
         if wrong:
-            raise LlmError(f"the designed imagination failed on these bars ({wrong}); give another source or none")
+            raise LlmError(
+                f"the designed imagination failed on these bars ({wrong}); give another source or none"
+            )
         return made.value["bars"]
 
 
-def imagine_in_room(payload: dict[str, Any]) -> dict[str, Any]:
+def imagine_in_sandbox(payload: dict[str, Any]) -> dict[str, Any]:
     """Imagine with a design; call it inside a locked process only, where all it needs has been imported."""
     from se_rl.modules.loading import load_module
 
@@ -150,13 +160,17 @@ def _paths(data: Any, length: int) -> Bars:
         data = data.detach().cpu().numpy()
     bars = _of_arrays(data) if isinstance(data, np.ndarray) else _of_sessions(data)
     if bars.shape[1] < length:
-        raise DataError(f"sessions have {bars.shape[1]} bars and scenario_length is {length}; make it smaller")
+        raise DataError(
+            f"sessions have {bars.shape[1]} bars and scenario_length is {length}; make it smaller"
+        )
     return bars
 
 
 def _of_arrays(data: npt.NDArray[Any]) -> Bars:
     if data.ndim < 2 or data.shape[-1] != 5 or not data.size:
-        raise DataError(f"static_data has shape {data.shape}; give [.., T, 5]: open, high, low, close, volume")
+        raise DataError(
+            f"static_data has shape {data.shape}; give [.., T, 5]: open, high, low, close, volume"
+        )
     bars = data.reshape(-1, *data.shape[-2:]).astype(np.float64)
     if fault := _fault(bars, bars.shape):
         raise DataError(f"static_data is not a set of bars: {fault}; mend them or leave them out")

@@ -60,16 +60,27 @@ def _profiling() -> Rules:
     """One number of each third of the profile, moved away from its default."""
     usual, values = MarketProfile(), PRODUCTIONS["profiling"]
     parts = zip(("first", "second", "third"), np.array_split(list(PROFILE_RANGES), 3), strict=True)
-    sentences = {topic: tuple(f"Set {name} to <{name}>." for name in names) for topic, names in parts}
-    moved = {name: tuple(v for v in values[name] if float(v) != getattr(usual, name)) for name in PROFILE_RANGES}
+    sentences = {
+        topic: tuple(f"Set {name} to <{name}>." for name in names) for topic, names in parts
+    }
+    moved = {
+        name: tuple(v for v in values[name] if float(v) != getattr(usual, name))
+        for name in PROFILE_RANGES
+    }
     return sentences | moved
 
 
 def _complete(kind: str, rules: Rules) -> Rules:
     """Rules that take two or three sentences, one of a topic at most; values that no line words are the module's own."""
-    used = dict.fromkeys(name for texts in rules.values() for text in texts for name in _RULE.findall(text))
+    used = dict.fromkeys(
+        name for texts in rules.values() for text in texts for name in _RULE.findall(text)
+    )
     start = "<first> <second>", "<first> <third>", "<second> <third>", "<first> <second> <third>"
-    return {"start": start} | rules | {name: PRODUCTIONS[kind][name] for name in used if name not in rules}
+    return (
+        {"start": start}
+        | rules
+        | {name: PRODUCTIONS[kind][name] for name in used if name not in rules}
+    )
 
 
 _WORDED = {**_worded(), "profiling": _profiling()}
@@ -82,9 +93,13 @@ def instruction_grammar(kind: str) -> str:
 
     def alternative(text: str) -> str:
         cut = ((re.findall(r"\w+|\W", part), i % 2) for i, part in enumerate(_RULE.split(text)))
-        return " ".join(piece if is_rule else json.dumps(piece) for pieces, is_rule in cut for piece in pieces)
+        return " ".join(
+            piece if is_rule else json.dumps(piece) for pieces, is_rule in cut for piece in pieces
+        )
 
-    return "".join(f"{name}: {' | '.join(map(alternative, texts))}\n" for name, texts in ADVICE[kind].items())
+    return "".join(
+        f"{name}: {' | '.join(map(alternative, texts))}\n" for name, texts in ADVICE[kind].items()
+    )
 
 
 def random_advice(kind: str, rng: np.random.Generator) -> str:
@@ -99,7 +114,9 @@ def random_advice(kind: str, rng: np.random.Generator) -> str:
 
 
 def _longest(rules: Rules, name: str = "start") -> int:
-    return max(len(_RULE.sub(lambda found: "x" * _longest(rules, found[1]), text)) for text in rules[name])
+    return max(
+        len(_RULE.sub(lambda found: "x" * _longest(rules, found[1]), text)) for text in rules[name]
+    )
 
 
 ADVICE_BYTES: dict[str, int] = {kind: _longest(rules) for kind, rules in ADVICE.items()}
@@ -164,12 +181,22 @@ class Tried:
 
     def lesson(self) -> Scored:
         """The same for a prompt on the next design; a failure tells its reason behind the instruction."""
-        asked = self.instruction_text if self.ok else f"{self.instruction_text[:120]} Failed: {self.reason}".strip()
+        asked = (
+            self.instruction_text
+            if self.ok
+            else f"{self.instruction_text[:120]} Failed: {self.reason}".strip()
+        )
         return Scored(self.source, {"score_bps": self.score} if self.ok else {}, asked)
 
 
 def reflection(
-    kind: str, advice: str, *, modules: Sequence[str], tried: Sequence[Tried], seed: int, constrained: bool
+    kind: str,
+    advice: str,
+    *,
+    modules: Sequence[str],
+    tried: Sequence[Tried],
+    seed: int,
+    constrained: bool,
 ) -> Request:
     """Asks a model for better advice, from the best so far and from what came of it; `constrained`: under the grammar."""
     prompt = template("reflect_compact" if constrained else "reflect_free").format(
@@ -212,7 +239,9 @@ def _body(kind: str, text: str) -> list[str]:
 
 def _sharpened(sentence: str) -> str:
     plain = sentence.removeprefix(SHARPER)
-    return SHARPER + (plain if plain[1:2].isupper() else plain[0].lower() + plain[1:])  # terms such as TWAP stay
+    return SHARPER + (
+        plain if plain[1:2].isupper() else plain[0].lower() + plain[1:]
+    )  # terms such as TWAP stay
 
 
 def _composed(kind: str, parts: list[str]) -> str:
@@ -223,9 +252,9 @@ def _composed(kind: str, parts: list[str]) -> str:
         by_opening.setdefault(" ".join(words[:3]), part)
     kept: list[str] = []
     for part in (part for part in by_opening.values() if part not in _opening(kind)):
-        room = MOST_WORDS - len(" ".join(kept).split())
-        if len(part.split()) <= room:
+        sandbox = MOST_WORDS - len(" ".join(kept).split())
+        if len(part.split()) <= sandbox:
             kept.append(part)
         elif not kept:
-            kept.append(" ".join(part.split()[:room]).rstrip(".,;:") + ".")
+            kept.append(" ".join(part.split()[:sandbox]).rstrip(".,;:") + ".")
     return anonymous(" ".join([*_opening(kind), *kept])) if kept else ""

@@ -14,7 +14,10 @@ from se_rl.llm.backends import Request
 
 BYTES_PER_TOKEN = 4
 """How tokens are counted where an answer does not say how many it used: a rule of thumb for English and code."""
-_USAGE = [re.compile(rb'"%s"\s*:\s*(\d{1,9})\s*[,}]' % name) for name in (b"prompt_tokens", b"completion_tokens")]
+_USAGE = [
+    re.compile(rb'"%s"\s*:\s*(\d{1,9})\s*[,}]' % name)
+    for name in (b"prompt_tokens", b"completion_tokens")
+]
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,11 @@ def read_answer(body: bytes) -> Reply:
 def _choice(choice: Any) -> tuple[str, Literal["stop", "length"]] | None:
     message = choice.get("message") if isinstance(choice, dict) else None
     text = message.get("content") if isinstance(message, dict) else None
-    if not isinstance(text, str) or not text.strip() or text.encode(errors="ignore").decode() != text:
+    if (
+        not isinstance(text, str)
+        or not text.strip()
+        or text.encode(errors="ignore").decode() != text
+    ):
         return None  # half a surrogate pair is no text: it can be neither stored nor shown
     return text, "length" if choice.get("finish_reason") in ("length", "content_filter") else "stop"
 
@@ -153,7 +160,9 @@ class Ledger:
         estimated: bool = False,
     ) -> bool:
         """Book one attempt; False where it already stands in the ledger."""
-        entry = Entry(request_hash, attempt, outcome, tokens_in, tokens_out, cost_usd, seconds, estimated)
+        entry = Entry(
+            request_hash, attempt, outcome, tokens_in, tokens_out, cost_usd, seconds, estimated
+        )
         with self._lock:
             self._next[request_hash] = max(self._next[request_hash], attempt + 1)
             return self._entries.setdefault((request_hash, attempt), entry) is entry

@@ -60,7 +60,9 @@ class LocalDesigner:
         """What the model reads a token as, [tokens, size]; no adapter changes it."""
         return self._engine.model.get_input_embeddings().weight
 
-    def new_adapter(self, label: str, *, settings: LoraSettings | None = None, seed: int = 0) -> LocalDesigner:
+    def new_adapter(
+        self, label: str, *, settings: LoraSettings | None = None, seed: int = 0
+    ) -> LocalDesigner:
         """The same model with a fresh adapter, which changes nothing until `update` is called."""
         other = self.with_adapter(None)
         other._inside = self._engine.new_adapter(settings or LoraSettings(), seed=seed)
@@ -82,14 +84,22 @@ class LocalDesigner:
         other._inside, tensors, card = self._engine.unpack(content)
         other._label, other._steps = card["label"], card["updates"]
         weights = self._engine.trainable(other._inside)
-        if {name for name in tensors if name.startswith("weight/")} != {f"weight/{name}" for name in weights}:
-            raise LlmError(f"adapter {other.adapter} has other weights than {self.name} takes; use its own model")
+        if {name for name in tensors if name.startswith("weight/")} != {
+            f"weight/{name}" for name in weights
+        }:
+            raise LlmError(
+                f"adapter {other.adapter} has other weights than {self.name} takes; use its own model"
+            )
         optimizer = other._adam(0.0)
         for name, weight in weights.items():
             weight.data.copy_(tensors[f"weight/{name}"])
-            kept = {kind: tensors[f"{kind}/{name}"] for kind in _MOMENTS if f"{kind}/{name}" in tensors}
+            kept = {
+                kind: tensors[f"{kind}/{name}"] for kind in _MOMENTS if f"{kind}/{name}" in tensors
+            }
             if kept:
-                optimizer.state[weight] = {k: t if k == "step" else t.to(weight.device) for k, t in kept.items()}
+                optimizer.state[weight] = {
+                    k: t if k == "step" else t.to(weight.device) for k, t in kept.items()
+                }
         return other
 
     def propose(self, request: Request, n: int) -> list[Proposal]:
@@ -136,8 +146,14 @@ class LocalDesigner:
         `drift` is the largest gap between recomputed log-probs and the sampler's: large where the weights have moved on.
         """
         inside = self._need_adapter("does not learn")
-        if len(proposals) != len(advantages) or not len(proposals) or not np.isfinite(advantages).all():
-            raise LlmError(f"{len(proposals)} proposals and {len(advantages)} advantages; give as many finite numbers")
+        if (
+            len(proposals) != len(advantages)
+            or not len(proposals)
+            or not np.isfinite(advantages).all()
+        ):
+            raise LlmError(
+                f"{len(proposals)} proposals and {len(advantages)} advantages; give as many finite numbers"
+            )
         optimizer = self._adam(learning_rate)
         drawn = sum(len(p.drawn if p.drawn is not None else p.tokens or ()) for p in proposals)
         gains = torch.tensor(advantages, dtype=torch.float32, device=self._engine.device)
@@ -147,11 +163,16 @@ class LocalDesigner:
             for prompt, members in self._chunks(proposals):
                 chosen = [proposals[i] for i in members]
                 ours = choices(self._engine.model, prompt, chosen)
-                here, (kl, entropy) = ours.totals, self._divergence(prompt, chosen, ours, kl=kl_coef > 0)
+                here, (kl, entropy) = (
+                    ours.totals,
+                    self._divergence(prompt, chosen, ours, kl=kl_coef > 0),
+                )
                 wanted = gains[members] * here if surrogate is None else surrogate(ours, chosen)
                 loss = (kl_coef * kl - wanted.sum()) / max(1, drawn)
                 loss.backward()
-                told = torch.tensor([p.log_prob if p.log_prob is not None else np.nan for p in chosen])
+                told = torch.tensor(
+                    [p.log_prob if p.log_prob is not None else np.nan for p in chosen]
+                )
                 drift = max(drift, float((told - here.detach().cpu()).abs().nan_to_num(0.0).max()))
                 for key, value in zip(sums, (loss * drawn, kl, entropy, here.sum()), strict=True):
                     sums[key] += float(value.detach())
@@ -177,7 +198,9 @@ class LocalDesigner:
         tensors: dict[str, Tensor] = {f"weight/{name}": weight for name, weight in weights.items()}
         moments = self._optimizer.state if self._optimizer else {}
         for name, weight in weights.items():
-            tensors |= {f"{kind}/{name}": tensor for kind, tensor in moments.get(weight, {}).items()}
+            tensors |= {
+                f"{kind}/{name}": tensor for kind, tensor in moments.get(weight, {}).items()
+            }
         return self._engine.pack(inside, tensors, {"label": self._label, "updates": self._steps})
 
     def _divergence(
@@ -197,12 +220,16 @@ class LocalDesigner:
         groups: dict[tuple[int, ...], list[int]] = {}
         for i, proposal in enumerate(proposals):
             if proposal.request is None or not proposal.tokens:
-                raise LlmError(f"proposal {i} has no tokens to learn from; only a local model's proposals have them")
+                raise LlmError(
+                    f"proposal {i} has no tokens to learn from; only a local model's proposals have them"
+                )
             groups.setdefault(tuple(self._engine.tokens(proposal.request.messages)), []).append(i)
         for prompt, members in groups.items():
             ends = np.cumsum([len(proposals[i].tokens or ()) for i in members])
             for part in range(int(ends[-1]) // _CHUNK_TOKENS + 1):
-                chosen = [i for i, end in zip(members, ends, strict=True) if end // _CHUNK_TOKENS == part]
+                chosen = [
+                    i for i, end in zip(members, ends, strict=True) if end // _CHUNK_TOKENS == part
+                ]
                 if chosen:
                     yield list(prompt), chosen
 
@@ -217,19 +244,27 @@ class LocalDesigner:
     def _need_adapter(self, lack: str) -> str:
         """The adapter's name inside the model; the untouched model, which has none, is refused."""
         if self._inside is None:
-            raise Unsupported(f"the untouched {self.name} {lack}; call new_adapter(label) first, or load an adapter")
+            raise Unsupported(
+                f"the untouched {self.name} {lack}; call new_adapter(label) first, or load an adapter"
+            )
         return self._inside
 
     def _check_length(self, tokens: int) -> None:
         limit = getattr(self._engine.model.config, "max_position_embeddings", tokens)
         if tokens > limit:
-            raise LlmError(f"prompt and answer may take {tokens} tokens, {self.name} reads {limit}; shorten the prompt")
+            raise LlmError(
+                f"prompt and answer may take {tokens} tokens, {self.name} reads {limit}; shorten the prompt"
+            )
 
-    def _proposal(self, answer: Answer, request: Request, prompt_tokens: int, seconds: float) -> Proposal:
+    def _proposal(
+        self, answer: Answer, request: Request, prompt_tokens: int, seconds: float
+    ) -> Proposal:
         engine, width = self._engine, (0 if answer.allowed is None else len(answer.allowed))
         body = answer.tokens[:-1] if answer.finish == "stop" else answer.tokens
         return Proposal(
-            text=engine.tokenizer.decode(body, skip_special_tokens=True, clean_up_tokenization_spaces=False),
+            text=engine.tokenizer.decode(
+                body, skip_special_tokens=True, clean_up_tokenization_spaces=False
+            ),
             prompt_tokens=prompt_tokens,
             tokens=tuple(answer.tokens),
             log_prob=answer.log_prob if request.temperature > 0 else None,

@@ -59,16 +59,29 @@ class LoRAConfig:
 
     def __post_init__(self) -> None:
         if not {NORMS} < {NORMS, *self.target_modules} <= set(TARGETS):
-            raise ConfigError(f"target_modules is {list(self.target_modules)}; use some of {', '.join(TARGETS)}")
+            raise ConfigError(
+                f"target_modules is {list(self.target_modules)}; use some of {', '.join(TARGETS)}"
+            )
         if self.estimator not in ("reinforce", "ste"):
             raise ConfigError(f"estimator is {self.estimator!r}; use reinforce or ste")
-        least = {"rank": 1, "alpha": 1, "learning_rate": 1e-8, "kl_coef": 0, "diversity": 0, "duplicate_penalty": 0}
+        least = {
+            "rank": 1,
+            "alpha": 1,
+            "learning_rate": 1e-8,
+            "kl_coef": 0,
+            "diversity": 0,
+            "duplicate_penalty": 0,
+        }
         for name, low in least.items():
             if not low <= getattr(self, name) < np.inf:
-                raise ConfigError(f"{name} is {getattr(self, name)}; give a number of at least {low}")
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; give a number of at least {low}"
+                )
         worst = -1.0 - self.duplicate_penalty
         if not -np.inf < self.invalid_score < worst:
-            raise ConfigError(f"invalid_score is {self.invalid_score}; a valid design may get {worst}: give less")
+            raise ConfigError(
+                f"invalid_score is {self.invalid_score}; a valid design may get {worst}: give less"
+            )
 
     @property
     def settings(self) -> LoraSettings:
@@ -80,7 +93,7 @@ class LoRAConfig:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DesignOutcome:
     """What became of one proposal. `gain` is its score minus that of the parent shown in the prompt, None where it is
     invalid or gave no score; `repeated` says that the archive had it already, `prompt` which proposals are siblings (by
     default: those with the same messages and grammar). `instructions` (ids) and `tried` are for the high level.
@@ -113,7 +126,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearningStep:
     """What a step did: the designer to go on with, whether its weights moved, why not or how else ("": as asked)."""
 
     designer: Designer
@@ -123,7 +136,10 @@ class Learned:
 
 
 def design_scores(
-    outcomes: Sequence[Outcome], config: LoRAConfig, *, recent: Mapping[str, Iterable[Behaviour]] | None = None
+    outcomes: Sequence[DesignOutcome],
+    config: LoRAConfig,
+    *,
+    recent: Mapping[str, Iterable[Behaviour]] | None = None,
 ) -> Floats:
     """The score of every outcome, which advantages are made of.
 
@@ -137,18 +153,25 @@ def design_scores(
     for members in _groups(outcomes):
         valid = members[np.isfinite(gains[members])]
         siblings = [outcomes[i] for i in valid]
-        size, repeats = np.tanh(gains[valid] / scale), np.array([o.repeated for o in siblings], float)
+        size, repeats = (
+            np.tanh(gains[valid] / scale),
+            np.array([o.repeated for o in siblings], float),
+        )
         bonus = config.diversity * _novelty(siblings, recent or {})
-        scores[valid] = (_ranks(gains[valid]) + size) / 2 + bonus - config.duplicate_penalty * repeats
+        scores[valid] = (
+            (_ranks(gains[valid]) + size) / 2 + bonus - config.duplicate_penalty * repeats
+        )
     return scores
 
 
-def advantages(outcomes: Sequence[Outcome], scores: Floats) -> Floats:
+def advantages(outcomes: Sequence[DesignOutcome], scores: Floats) -> Floats:
     """Each score minus the mean of its siblings', over the batch of size 1; NaN where a group has nothing to tell."""
     found = np.full(len(scores), np.nan)
     for members in _groups(outcomes):
         if len(members) > 1 and np.ptp(scores[members]) > 1e-9:
-            found[members] = (scores[members] - scores[members].mean()) * len(members) / (len(members) - 1)
+            found[members] = (
+                (scores[members] - scores[members].mean()) * len(members) / (len(members) - 1)
+            )
     live = np.isfinite(found)
     return found / np.sqrt(np.mean(found[live] ** 2)) if live.any() else found
 
@@ -178,7 +201,9 @@ class LowLevelEnhancement:
         absent = [name for name in settings.targets if name not in present]
         if absent:
             has = ", ".join(name for name in TARGETS if name in {*present, NORMS})
-            raise ConfigError(f"{type(model).__name__} has no {', '.join(absent)}; use target_modules out of {has}")
+            raise ConfigError(
+                f"{type(model).__name__} has no {', '.join(absent)}; use target_modules out of {has}"
+            )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self._model = get_peft_model(model, peft_config(model, settings))
@@ -191,8 +216,13 @@ class LowLevelEnhancement:
         return [weight for weight in self._model.parameters() if weight.requires_grad]
 
     def learn(
-        self, designer: Designer, outcomes: Sequence[Outcome], *, seed: int, stored: bytes | None = None
-    ) -> Learned:
+        self,
+        designer: Designer,
+        outcomes: Sequence[DesignOutcome],
+        *,
+        seed: int,
+        stored: bytes | None = None,
+    ) -> LearningStep:
         """One step on the adapter, in place; a designer without one gets a fresh one, drawn from `seed`.
 
         Refused, with the reason, where there is nothing to learn from or the model has begun to repeat itself. `stored`
@@ -205,9 +235,9 @@ class LowLevelEnhancement:
         stats = _summary(usable, live, adapter=getattr(designer, "adapter", None))
         self._remember(usable, scores)
         if stored is not None:
-            return Learned(cast(Designer, load_adapter(designer, stored)), True, "", stats)
+            return LearningStep(cast(Designer, load_adapter(designer, stored)), True, "", stats)
         if objection := _objection(designer, stats):
-            return Learned(designer, False, objection, stats)
+            return LearningStep(designer, False, objection, stats)
         learner = cast("LocalDesigner", designer)
         if not learner.adapter:
             learner = learner.new_adapter("lle", settings=self.config.settings, seed=seed)
@@ -219,15 +249,17 @@ class LowLevelEnhancement:
             kl_coef=self.config.kl_coef,
             surrogate=surrogate,
         )
-        return Learned(cast(Designer, learner), True, reason, {**stats, **measured})
+        return LearningStep(cast(Designer, learner), True, reason, {**stats, **measured})
 
-    def _remember(self, outcomes: Sequence[Outcome], scores: Floats) -> None:
+    def _remember(self, outcomes: Sequence[DesignOutcome], scores: Floats) -> None:
         for outcome, score in zip(outcomes, scores, strict=True):
             self._pairs.append((outcome.proposal.tokens or (), float(score)))
             if outcome.behaviour and np.isfinite(outcome.gained):
                 self._recent[outcome.code_type].append(outcome.behaviour)
 
-    def _surrogate(self, learner: LocalDesigner, stats: dict[str, float]) -> tuple[Surrogate | None, str]:
+    def _surrogate(
+        self, learner: LocalDesigner, stats: dict[str, float]
+    ) -> tuple[Surrogate | None, str]:
         """What "ste" maximises, or None and the reason why REINFORCE has to do."""
         if self.config.estimator == "reinforce":
             return None, ""
@@ -250,7 +282,7 @@ def load_adapter(designer: Any, content: bytes) -> LocalDesigner:
     return designer.with_adapter_bytes(content)
 
 
-def _groups(outcomes: Sequence[Outcome]) -> list[npt.NDArray[np.int64]]:
+def _groups(outcomes: Sequence[DesignOutcome]) -> list[npt.NDArray[np.int64]]:
     found: dict[object, list[int]] = {}
     for i, outcome in enumerate(outcomes):
         found.setdefault(outcome.group, []).append(i)
@@ -264,26 +296,34 @@ def _ranks(gains: Floats) -> Floats:
     return (2 * rankdata(gains) - 1 - len(gains)) / max(1, len(gains) - 1)
 
 
-def _novelty(siblings: Sequence[Outcome], recent: Mapping[str, Iterable[Behaviour]]) -> Floats:
+def _novelty(
+    siblings: Sequence[DesignOutcome], recent: Mapping[str, Iterable[Behaviour]]
+) -> Floats:
     """Mean distance of each behaviour to its siblings' and to recent ones, from 0 to 1; a typical distance counts 0.5."""
     found = np.zeros(len(siblings))
     if not (known := [i for i, sibling in enumerate(siblings) if sibling.behaviour]):
         return found
-    points = np.array([*(siblings[i].behaviour for i in known), *recent.get(siblings[0].code_type, ())])
+    points = np.array(
+        [*(siblings[i].behaviour for i in known), *recent.get(siblings[0].code_type, ())]
+    )
     apart = np.sqrt(np.mean((points[: len(known), None] - points) ** 2, axis=2))
     typical = np.median(apart[apart > 0]) if (apart > 0).any() else 1.0
     found[known] = (apart / (apart + typical)).sum(1) / max(1, len(points) - 1)
     return found
 
 
-def _summary(outcomes: Sequence[Outcome], live: npt.NDArray[np.bool_], *, adapter: str | None) -> dict[str, float]:
+def _summary(
+    outcomes: Sequence[DesignOutcome], live: npt.NDArray[np.bool_], *, adapter: str | None
+) -> dict[str, float]:
     """Counts and shares of a batch; `distinct` among siblings, `off_policy` by other weights than those that learn."""
     groups, gains = _groups(outcomes), [o.gained for o in outcomes if np.isfinite(o.gained)]
     skipped = sum(not live[members].any() for members in groups)
     stats = {"groups": float(len(groups)), "skipped": float(skipped), "designs": float(live.sum())}
     if outcomes:
         stats["valid"] = len(gains) / len(outcomes)
-        stats["off_policy"] = float(np.mean([outcome.proposal.adapter != adapter for outcome in outcomes]))
+        stats["off_policy"] = float(
+            np.mean([outcome.proposal.adapter != adapter for outcome in outcomes])
+        )
         stats["distinct"] = len({(o.group, o.form) for o in outcomes}) / len(outcomes)
     return {**stats, "mean_gain": float(np.mean(gains))} if gains else stats
 

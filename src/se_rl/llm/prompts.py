@@ -51,14 +51,20 @@ class Scored:
 def anonymous(text: str) -> str:
     """The text on one line without what looks like a symbol, a date or a time; terms of the trade stay."""
     line = _DATE.sub(HIDDEN, " ".join(text.split()))
-    return _SYMBOL.sub(lambda found: found.group() if found.group() in _public_words() else HIDDEN, line)
+    return _SYMBOL.sub(
+        lambda found: found.group() if found.group() in _public_words() else HIDDEN, line
+    )
 
 
 def module_text(source: str, *, imports: bool = True) -> str:
     """A module's code alone: no comments, no docstrings, strings made anonymous; "" where it is not Python."""
     try:
         tree = ast.parse(source)
-        tree.body = [node for node in tree.body if imports or not isinstance(node, ast.Import | ast.ImportFrom)]
+        tree.body = [
+            node
+            for node in tree.body
+            if imports or not isinstance(node, ast.Import | ast.ImportFrom)
+        ]
         for node in ast.walk(tree):
             _strip_docstring(node)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -99,7 +105,11 @@ def build_prompt(
         raise ValueError(
             "a grammar leaves no room for a chain of thought; set constrained or chain_of_thought to False"
         )
-    examples = contract.examples if few_shot and not constrained else contract.examples[: few_shot and not parent]
+    examples = (
+        contract.examples
+        if few_shot and not constrained
+        else contract.examples[: few_shot and not parent]
+    )
     words: dict[str, Any] = {
         "contract": contract,
         "macro": anonymous(macro) if macro is not None else default_macro(),
@@ -131,8 +141,12 @@ def _contract(code_type: str) -> Any:
 
 def _ends(history: Sequence[Scored], most: int) -> list[Scored]:
     """At most so many designs that can be read, half of them the best and half the worst, worst first."""
-    ordered = sorted((item for item in history if module_text(item.source)), key=lambda item: item.rank)
-    return ordered if len(ordered) <= most else ordered[: most // 2] + ordered[-(most - most // 2) :]
+    ordered = sorted(
+        (item for item in history if module_text(item.source)), key=lambda item: item.rank
+    )
+    return (
+        ordered if len(ordered) <= most else ordered[: most // 2] + ordered[-(most - most // 2) :]
+    )
 
 
 def _told(item: Scored, short: bool) -> dict[str, str]:
@@ -156,7 +170,11 @@ def _cut(text: str, most: int) -> str:
 
 
 def _numbers(scores: Mapping[str, float]) -> str:
-    shown = (f"{re.sub('[^a-z_ ]', '', anonymous(k).lower())} {v:+.3g}" for k, v in scores.items() if isfinite(v))
+    shown = (
+        f"{re.sub('[^a-z_ ]', '', anonymous(k).lower())} {v:+.3g}"
+        for k, v in scores.items()
+        if isfinite(v)
+    )
     return ", ".join(shown) or "failed"
 
 
@@ -171,7 +189,14 @@ def _strip_docstring(node: ast.AST) -> None:
 @lru_cache
 def _public_words() -> frozenset[str]:
     """Words in capitals that are no secret: terms of the trade and those of the contracts."""
-    told = [_TERMS, *(text for c in CONTRACTS.values() for text in (c.task, *c.rules, *c.glossary, *c.examples))]
+    told = [
+        _TERMS,
+        *(
+            text
+            for c in CONTRACTS.values()
+            for text in (c.task, *c.rules, *c.glossary, *c.examples)
+        ),
+    ]
     return frozenset(match.group() for match in _SYMBOL.finditer(" ".join(told)))
 
 

@@ -43,7 +43,9 @@ class RecordedDesigner:
         adapter: str | None = None,
         local: bool | None = None,
     ) -> None:
-        is_open = isinstance(designer, Designer) and not isinstance(designer, type)  # a class opens designers, too
+        is_open = isinstance(designer, Designer) and not isinstance(
+            designer, type
+        )  # a class opens designers, too
         self._inner = cast(Designer, designer) if is_open else None
         self._open = cast(Callable[[], Designer], designer)
         self._archive, self._name, self._adapter, self._local = archive, name, adapter, local
@@ -68,7 +70,11 @@ class RecordedDesigner:
     @property
     def adapter(self) -> str | None:
         """The adapter in use; None for the untouched model."""
-        return self._adapter if self._name or self._inner is None else getattr(self._inner, "adapter", None)
+        return (
+            self._adapter
+            if self._name or self._inner is None
+            else getattr(self._inner, "adapter", None)
+        )
 
     def __getattr__(self, name: str) -> Any:
         """All else the model can do, `log_probs` among it; a closed one is not opened to see whether it has that."""
@@ -85,7 +91,9 @@ class RecordedDesigner:
         if n < 1:
             return []
         self.last_key = key_of(self.name, self.adapter or "", *_asked(request), n)
-        for again in count():  # a reply whose blob is damaged is asked for again, under a key of its own
+        for (
+            again
+        ) in count():  # a reply whose blob is damaged is asked for again, under a key of its own
             key = key_of(self.last_key, again) if again else self.last_key
             stored = self._archive.find(key)
             if stored is None:
@@ -98,10 +106,14 @@ class RecordedDesigner:
                 break
         proposals = _read_reply(reply, request) if reply else []
         for place, proposal in enumerate(proposals):
-            self._origins.setdefault(key_of(*_asked(request), proposal.text), (self.last_key, place))
+            self._origins.setdefault(
+                key_of(*_asked(request), proposal.text), (self.last_key, place)
+            )
         return proposals
 
-    def update(self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any) -> dict[str, float]:
+    def update(
+        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
+    ) -> dict[str, float]:
         """One step of learning by the model itself; what it changes is the caller's to store."""
         return self.designer.update(proposals, advantages, **settings)
 
@@ -126,8 +138,12 @@ class RecordedDesigner:
             model=designer.name,
             adapter=self.adapter or "",
             proposals=len(proposals),
-            tokens_in=now.tokens_in - before.tokens_in if now.attempts else max(p.prompt_tokens for p in proposals),
-            tokens_out=now.tokens_out - before.tokens_out if now.attempts else sum(p.output_tokens for p in proposals),
+            tokens_in=now.tokens_in - before.tokens_in
+            if now.attempts
+            else max(p.prompt_tokens for p in proposals),
+            tokens_out=now.tokens_out - before.tokens_out
+            if now.attempts
+            else sum(p.output_tokens for p in proposals),
             usd=now.cost_usd - before.cost_usd,
             seconds=time.monotonic() - started,
             reply=self._archive.put_blob(reply),
@@ -148,7 +164,9 @@ class RecordedValidator:
         key = key_of("validation", code_type, code)
         if stored := self._archive.find(key):
             behaviour = np.array(stored.pop("behaviour"), np.float32)
-            return ValidationResult(behaviour=behaviour, warnings=tuple(stored.pop("warnings")), **stored)
+            return ValidationResult(
+                behaviour=behaviour, warnings=tuple(stored.pop("warnings")), **stored
+            )
         result = self._validator.validate(code, code_type)
         if result.stage != "sandbox":
             self._archive.append("validation", key, vars(result))
@@ -173,7 +191,11 @@ def _write_reply(request: Request, proposals: Sequence[Proposal]) -> bytes:
 
 
 def _packed(proposal: Proposal) -> dict[str, Any]:
-    row = {field.name: getattr(proposal, field.name) for field in fields(Proposal) if field.name != "request"}
+    row = {
+        field.name: getattr(proposal, field.name)
+        for field in fields(Proposal)
+        if field.name != "request"
+    }
     if proposal.masks is not None:
         bits = b64encode(zlib.compress(np.ascontiguousarray(proposal.masks).tobytes(), 6)).decode()
         row["masks"] = {"shape": proposal.masks.shape, "zlib": bits}
@@ -185,8 +207,12 @@ def _read_reply(reply: bytes, request: Request) -> list[Proposal]:
 
 
 def _unpacked(row: dict[str, Any], request: Request) -> Proposal:
-    known: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    known: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
+    }
     if (masks := known.pop("masks")) is not None:
         bits = zlib.decompress(b64decode(masks["zlib"]))
-        masks = np.frombuffer(bits, np.uint8).reshape(masks["shape"]).copy()  # writeable, as the model's own
+        masks = (
+            np.frombuffer(bits, np.uint8).reshape(masks["shape"]).copy()
+        )  # writeable, as the model's own
     return Proposal(**known, masks=masks, request=request)

@@ -46,12 +46,16 @@ class ScorePredictor:
         return float(self.worth[list(tokens)].mean())
 
 
-def fit_predictor(embeddings: Tensor, pairs: Sequence[tuple[Sequence[int], float]]) -> ScorePredictor:
+def fit_predictor(
+    embeddings: Tensor, pairs: Sequence[tuple[Sequence[int], float]]
+) -> ScorePredictor:
     """Ridge regression from mean token embedding [tokens, size] to score; its strength is chosen by leaving one out."""
     table = embeddings.detach().double()
     nothing = torch.zeros(len(table), dtype=torch.float64, device=table.device)
     if len(pairs) < MIN_PAIRS:
-        return ScorePredictor(nothing, reason=f"{len(pairs)} scored designs are too few for a predictor ({MIN_PAIRS})")
+        return ScorePredictor(
+            nothing, reason=f"{len(pairs)} scored designs are too few for a predictor ({MIN_PAIRS})"
+        )
     bags = torch.stack([table[list(tokens)].mean(0) for tokens, _ in pairs])
     scores = torch.tensor([score for _, score in pairs], dtype=torch.float64, device=table.device)
     centre, spread = bags.mean(0), scores.std()
@@ -65,7 +69,9 @@ def fit_predictor(embeddings: Tensor, pairs: Sequence[tuple[Sequence[int], float
     return ScorePredictor(worth, correlation, "" if correlation >= MIN_CORRELATION else poor)
 
 
-def ste_gradient(predictor: ScorePredictor, chosen: Choices, proposals: Sequence[Proposal]) -> Tensor:
+def ste_gradient(
+    predictor: ScorePredictor, chosen: Choices, proposals: Sequence[Proposal]
+) -> Tensor:
     """The predicted score of each proposal, whose gradient is the straight-through one.
 
     Forward it is the score of the tokens that were sampled; backward, each drawn token pulls on the probabilities of all
@@ -77,7 +83,9 @@ def ste_gradient(predictor: ScorePredictor, chosen: Choices, proposals: Sequence
     through = (sampled + chances - chances.detach()) @ worth[_numbers(chosen, proposals)]
     totals = torch.stack([worth[list(proposal.tokens or ())].sum() for proposal in proposals])
     moving = through - through.detach()  # forced and drawn tokens are in the totals already
-    lengths = torch.tensor([len(proposal.tokens or ()) for proposal in proposals], device=worth.device)
+    lengths = torch.tensor(
+        [len(proposal.tokens or ()) for proposal in proposals], device=worth.device
+    )
     return (totals + torch.zeros_like(totals).index_add(0, chosen.owner, moving)) / lengths
 
 
@@ -96,6 +104,14 @@ def _numbers(chosen: Choices, proposals: Sequence[Proposal]) -> Tensor:
     width, device = chosen.log_probs.shape[1], chosen.log_probs.device
     masks = [proposal.masks for proposal in proposals if proposal.masks is not None]
     allowed = (
-        np.flatnonzero(np.unpackbits(np.bitwise_or.reduce(np.concatenate(masks)), bitorder="little")) if masks else ()
+        np.flatnonzero(
+            np.unpackbits(np.bitwise_or.reduce(np.concatenate(masks)), bitorder="little")
+        )
+        if masks
+        else ()
     )
-    return torch.tensor(allowed, device=device) if len(allowed) == width else torch.arange(width, device=device)
+    return (
+        torch.tensor(allowed, device=device)
+        if len(allowed) == width
+        else torch.arange(width, device=device)
+    )

@@ -45,18 +45,29 @@ def against(evidence: Evidence, data: MarketData | BookHistory) -> dict[str, Any
     real = _from_book(data) if isinstance(data, BookHistory) else _from_bars(data)
     moves = np.diff(evidence.mid)
     bps_per_tick = float(real.returns.std() / moves.std())
-    rows = [_row(name, r, s) for (name, r), s in zip(_shape(real.returns).items(), _shape(moves).values(), strict=True)]
+    rows = [
+        _row(name, r, s)
+        for (name, r), s in zip(_shape(real.returns).items(), _shape(moves).values(), strict=True)
+    ]
     distances = {"standardised returns": _distance(_standard(real.returns), _standard(moves))}
     if len(real.spread_bps):
         spread = evidence.spread * bps_per_tick
-        rows.append(_row("spread, bps", float(np.average(real.spread_bps, weights=real.weights)), float(spread.mean())))
+        rows.append(
+            _row(
+                "spread, bps",
+                float(np.average(real.spread_bps, weights=real.weights)),
+                float(spread.mean()),
+            )
+        )
         distances["spread, bps"] = _distance(real.spread_bps, spread, weights=real.weights)
     if np.isfinite(real.depth_in_trades):
         ours = float(evidence.depth[..., 0].mean() / evidence.trade_lots.mean())
         rows.append(_row("best size, in trades", real.depth_in_trades, ours))
     if len(real.signs) > 4 * SIGN_EDGES[-1]:
         ours_acf = evidence.sign_acf.mean(axis=0)
-        for lag, theirs, acf in zip(SIGN_LAGS, sign_autocorrelation(real.signs), ours_acf, strict=True):
+        for lag, theirs, acf in zip(
+            SIGN_LAGS, sign_autocorrelation(real.signs), ours_acf, strict=True
+        ):
             rows.append(_row(f"sign autocorrelation near lag {lag:.0f}", float(theirs), float(acf)))
     return {"name": real.name, "bps_per_tick": bps_per_tick, "rows": rows, "wasserstein": distances}
 
@@ -68,7 +79,10 @@ def _row(name: str, real: float, simulated: float) -> dict[str, Any]:
 def _shape(moves: Float) -> dict[str, float]:
     """What does not depend on the unit of the moves."""
     acf = autocorrelation(abs(moves), LAGS)
-    volatile = {f"autocorrelation of |r|, lag {lag}": float(value) for lag, value in zip(LAGS, acf, strict=True)}
+    volatile = {
+        f"autocorrelation of |r|, lag {lag}": float(value)
+        for lag, value in zip(LAGS, acf, strict=True)
+    }
     return {
         "tail index, top 2 %": hill(moves, 0.02),
         "kurtosis, 1 bar": kurtosis(moves),
@@ -80,7 +94,9 @@ def _shape(moves: Float) -> dict[str, float]:
 def _distance(real: Float, ours: Float, *, weights: Float | None = None) -> float:
     from scipy.stats import wasserstein_distance
 
-    return float(wasserstein_distance(real.ravel(), ours.ravel()[::7], weights))  # a seventh is plenty, and faster
+    return float(
+        wasserstein_distance(real.ravel(), ours.ravel()[::7], weights)
+    )  # a seventh is plenty, and faster
 
 
 def _standard(moves: Float) -> Float:
@@ -128,4 +144,6 @@ def _from_bars(data: MarketData) -> Real:
         bid, ask = data.bid[data.has_session], data.ask[data.has_session]
         quoted = (bid > 0) & (ask > bid)
         spread = BPS * 2.0 * (ask - bid)[quoted] / (ask + bid)[quoted]
-    return Real(data.provenance.label, returns, spread, np.ones(len(spread)), float("nan"), np.empty(0))
+    return Real(
+        data.provenance.label, returns, spread, np.ones(len(spread)), float("nan"), np.empty(0)
+    )

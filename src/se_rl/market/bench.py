@@ -14,7 +14,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.market import ladder as at
+from se_rl.market import price_levels as at
 from se_rl.market.bench_peers import HFTBACKTEST, replay_hftbacktest
 from se_rl.market.book import CPU, MESSAGE_FIELDS, Books
 
@@ -33,7 +33,9 @@ class Replay(NamedTuple):
     live: int
 
 
-def bench_book(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def bench_book(
+    *, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """One book on one core without the trade log, beside the peers found here; threads and log as detail.
 
     The caller adds `machine`.
@@ -49,11 +51,17 @@ def bench_book(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: N
     logged = replay(stream, seconds=seconds / 2, log=MESSAGES)
     say("many books on all threads")
     streams = np.stack([message_stream(MESSAGES // MANY, seed=seed) for seed in range(MANY)])
-    one, all_threads = (_wall_rate(streams, seconds=seconds / 2, parallel=parallel) for parallel in (False, True))
+    one, all_threads = (
+        _wall_rate(streams, seconds=seconds / 2, parallel=parallel) for parallel in (False, True)
+    )
     rate, peers = len(stream) / ours.seconds, {}
     if isinstance(peer, Replay):
         peers["C++ ladder, -O3 -march=native"] = len(stream) / peer.seconds
-        peer = "equal trades, volume, resting" if peer[1:] == ours[1:] else f"differs: {list(peer[1:])}"
+        peer = (
+            "equal trades, volume, resting"
+            if peer[1:] == ours[1:]
+            else f"differs: {list(peer[1:])}"
+        )
     if isinstance(depth, float):
         peers[HFTBACKTEST] = depth
         depth = "equal touch; updates/s, where ours are messages/s with matching"
@@ -95,7 +103,15 @@ def replay_cpp(stream: npt.NDArray[np.int32], *, repeats: int = 15) -> Replay | 
         program, data = Path(folder) / "ladder", Path(folder) / "stream"
         stream.tofile(data)
         built = subprocess.run(
-            [compiler, "-O3", "-march=native", "-std=c++17", str(LADDER_SOURCE), "-o", str(program)],
+            [
+                compiler,
+                "-O3",
+                "-march=native",
+                "-std=c++17",
+                str(LADDER_SOURCE),
+                "-o",
+                str(program),
+            ],
             capture_output=True,
             text=True,
         )
@@ -140,14 +156,22 @@ def _make_writer(source_hash: int) -> Callable[..., None]:
                         resting[found] = slot
                         found += 1
                 slot = resting[int(draws[m, 2] * found)]
-                kind, side, ident = at.CANCEL, int(book.orders[0, slot, at.SIDE]), int(book.orders[0, slot, at.ID])
+                kind, side, ident = (
+                    at.CANCEL,
+                    int(book.orders[0, slot, at.SIDE]),
+                    int(book.orders[0, slot, at.ID]),
+                )
                 _cancel(book, 0, slot, 0)
             elif what > 0.88 and two_sided:
                 kind, size = at.MARKET, 1 + int(draws[m, 3] * 40)
                 _market(book, 0, side, size, 0, m)
             else:
                 away = 1 + int(draws[m, 4]) - (1 if draws[m, 5] < 0.08 else 0)
-                kind, size, price = at.LIMIT, 1 + int(draws[m, 3] * 20), round(fair) - (1 - 2 * side) * away
+                kind, size, price = (
+                    at.LIMIT,
+                    1 + int(draws[m, 3] * 20),
+                    round(fair) - (1 - 2 * side) * away,
+                )
                 _limit(book, 0, side, price, size, 0, m)
             messages[m] = (kind, side, price, size, 0, ident)
 
@@ -161,7 +185,11 @@ def _wall_rate(streams: npt.NDArray[np.int32], *, seconds: float, parallel: bool
     """Messages per wall-clock second of many books, each with a stream of its own."""
     many, length, _ = streams.shape
     books = Books(many, log=0, ids=length)
-    return many * length / _fastest(books, streams, seconds=seconds, clock=time.perf_counter, parallel=parallel)
+    return (
+        many
+        * length
+        / _fastest(books, streams, seconds=seconds, clock=time.perf_counter, parallel=parallel)
+    )
 
 
 def _fastest(

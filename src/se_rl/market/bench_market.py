@@ -17,7 +17,11 @@ CUDA_BARS = 10
 
 
 def bench_market(
-    *, device: str = "cpu", seconds: float = 2.0, books: int | None = None, say: Callable[[str], None] = lambda _: None
+    *,
+    device: str = "cpu",
+    seconds: float = 2.0,
+    books: int | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """4,096 markets at 32 events a step on one core, blocked and step by step, and on all threads; or all on the GPU."""
     if device == "cuda":
@@ -71,7 +75,9 @@ def _bench_cuda(*, seconds: float, books: int, say: Callable[[str], None]) -> di
     twin = Markets(64, MarketProfile(), warm_up_bars=2)
     CudaMarkets(check).run_and_return(5)
     twin.run(5, record=False)
-    same = all(np.array_equal(a, b) for a, b in zip(check.copy_state(), twin.copy_state(), strict=True))
+    same = all(
+        np.array_equal(a, b) for a, b in zip(check.copy_state(), twin.copy_state(), strict=True)
+    )
     say("running on the device")
     device = CudaMarkets(markets)
     device.run(CUDA_BARS)

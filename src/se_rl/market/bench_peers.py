@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.market import ladder as at
+from se_rl.market import price_levels as at
 from se_rl.market.book import Books
 
 HFTBACKTEST = "hftbacktest ROI depth, backtest loop over L2 updates (no matching)"
@@ -36,7 +36,11 @@ def replay_hftbacktest(stream: npt.NDArray[np.int32], *, repeats: int = 5) -> fl
     books = Books(1, log=0, ids=len(stream))
     books.apply(stream)
     ours, theirs = books.depth(1)[0, :, 0].ravel().tolist(), list(runs[0][1])
-    return len(events) / min(seconds for seconds, _ in runs) if ours == theirs else f"differs: {theirs}, ours {ours}"
+    return (
+        len(events) / min(seconds for seconds, _ in runs)
+        if ours == theirs
+        else f"differs: {theirs}, ours {ours}"
+    )
 
 
 def depth_updates(stream: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
@@ -45,19 +49,30 @@ def depth_updates(stream: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     For a stream of LIMIT, MARKET and CANCEL messages, of which each order's id is its row number.
     """
     n = len(stream)
-    books = Books(1, log=2 * n, ids=n)  # a trade ends its maker or its taker, so that there are at most 2 n
+    books = Books(
+        1, log=2 * n, ids=n
+    )  # a trade ends its maker or its taker, so that there are at most 2 n
     books.apply(stream)
     kind, side, price, size, _, ident = stream.astype(np.int64).T
     trades = books.trades().astype(np.int64)
     traded, filled = (
-        np.bincount(trades[:, of], trades[:, at.LOG_QUANTITY], n).astype(np.int64) for of in (at.TAKER_ID, at.MAKER_ID)
+        np.bincount(trades[:, of], trades[:, at.LOG_QUANTITY], n).astype(np.int64)
+        for of in (at.TAKER_ID, at.MAKER_ID)
     )
     rested = size - traded
-    change = np.where(kind == at.LIMIT, rested, np.where(kind == at.CANCEL, -(rested - filled)[ident], 0))
+    change = np.where(
+        kind == at.LIMIT, rested, np.where(kind == at.CANCEL, -(rested - filled)[ident], 0)
+    )
     at_price = np.where(kind == at.CANCEL, price[ident], price)
-    fills = (trades[:, at.TAKER_ID], 1 - trades[:, at.TAKER_SIDE], trades[:, at.LOG_PRICE], -trades[:, at.LOG_QUANTITY])
+    fills = (
+        trades[:, at.TAKER_ID],
+        1 - trades[:, at.TAKER_SIDE],
+        trades[:, at.LOG_PRICE],
+        -trades[:, at.LOG_QUANTITY],
+    )
     row, side, price, change = (
-        np.concatenate(pair) for pair in zip(fills, (np.arange(n), side, at_price, change), strict=True)
+        np.concatenate(pair)
+        for pair in zip(fills, (np.arange(n), side, at_price, change), strict=True)
     )
     order = np.argsort(row, kind="stable")
     return _totals(*(column[order][change[order] != 0] for column in (row, side, price, change)))
@@ -73,7 +88,9 @@ def _totals(
     level = 2 * price + side
     order = np.argsort(level, kind="stable")
     total = np.empty_like(change)
-    total[order] = np.cumsum(change[order])  # every level's changes lie together; what came before is taken off
+    total[order] = np.cumsum(
+        change[order]
+    )  # every level's changes lie together; what came before is taken off
     first = np.flatnonzero(np.diff(level[order], prepend=-1))
     before = np.cumsum(change[order])[first] - change[order][first]
     total[order] -= np.repeat(before, np.diff(first, append=len(order)))
@@ -83,11 +100,23 @@ def _totals(
     return np.stack([side, price, total], axis=1)[last]
 
 
-def _elapse_all(peer: Any, events: npt.NDArray[Any], *, roi_ticks: int) -> tuple[float, tuple[int, ...]]:
+def _elapse_all(
+    peer: Any, events: npt.NDArray[Any], *, roi_ticks: int
+) -> tuple[float, tuple[int, ...]]:
     """CPU seconds of one backtest over all events, and its last (bid, quantity, ask, quantity); building is not timed."""
     asset = peer.BacktestAsset().data(events).linear_asset(1.0).constant_order_latency(0, 0)
-    asset = asset.risk_adverse_queue_model().no_partial_fill_exchange().trading_value_fee_model(0.0, 0.0)
-    asset = asset.tick_size(1.0).lot_size(1.0).roi_lb(0.0).roi_ub(float(roi_ticks)).last_trades_capacity(0)
+    asset = (
+        asset.risk_adverse_queue_model()
+        .no_partial_fill_exchange()
+        .trading_value_fee_model(0.0, 0.0)
+    )
+    asset = (
+        asset.tick_size(1.0)
+        .lot_size(1.0)
+        .roi_lb(0.0)
+        .roi_ub(float(roi_ticks))
+        .last_trades_capacity(0)
+    )
     backtest = peer.ROIVectorMarketDepthBacktest([asset])
     backtest.elapse(1)  # loads the data, and compiles
     started = time.process_time()
@@ -95,6 +124,11 @@ def _elapse_all(peer: Any, events: npt.NDArray[Any], *, roi_ticks: int) -> tuple
     seconds = time.process_time() - started
     depth = backtest.depth(0)
     bid, ask = depth.best_bid_tick, depth.best_ask_tick
-    best = (bid, depth.bid_qty_at_tick(bid), ask, depth.ask_qty_at_tick(ask))  # its best_bid_qty gives the price
+    best = (
+        bid,
+        depth.bid_qty_at_tick(bid),
+        ask,
+        depth.ask_qty_at_tick(ask),
+    )  # its best_bid_qty gives the price
     backtest.close()
     return seconds, tuple(int(number) for number in best)

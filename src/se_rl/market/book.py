@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.market_data import DataError
-from se_rl.market import ladder as at
+from se_rl.market import price_levels as at
 from se_rl.market.kernel import make_kernel
 
 Array = npt.NDArray[Any]
@@ -40,11 +40,20 @@ def _replay_one(book, slots, messages, b):  # type: ignore[no-untyped-def]
         kind, ident, slot = messages[stream, m, 0], messages[stream, m, 5], -1
         if kind >= at.CANCEL:
             slot = slots[b, ident]
-            if slot < 0 or book.orders[b, slot, at.ID] != ident or book.orders[b, slot, at.QUANTITY] == 0:
+            if (
+                slot < 0
+                or book.orders[b, slot, at.ID] != ident
+                or book.orders[b, slot, at.QUANTITY] == 0
+            ):
                 book.meta[b, at.UNKNOWN] += 1
                 continue
-        side, price = messages[stream, m, 1] & 1, messages[stream, m, 2]  # & 1: the compiler sees that it is no -1
-        slot = _handle(book, b, slot, kind, side, price, messages[stream, m, 3], messages[stream, m, 4], ident)
+        side, price = (
+            messages[stream, m, 1] & 1,
+            messages[stream, m, 2],
+        )  # & 1: the compiler sees that it is no -1
+        slot = _handle(
+            book, b, slot, kind, side, price, messages[stream, m, 3], messages[stream, m, 4], ident
+        )
         if kind == at.LIMIT or kind == at.REPLACE:
             slots[b, ident] = slot
 
@@ -62,7 +71,9 @@ def _make_callers(source_hash: int) -> SimpleNamespace:
     def replay_parallel(book, slots, messages):  # type: ignore[no-untyped-def]
         _ = source_hash
         for b in nb.prange(book.meta.shape[0]):
-            _replay_one(book, slots, messages, np.int64(b))  # prange counts in uint64, which mixes badly
+            _replay_one(
+                book, slots, messages, np.int64(b)
+            )  # prange counts in uint64, which mixes badly
 
     @nb.njit(nogil=True, cache=True)
     def one(book, b, slot, kind, side, price, quantity, owner, ident):  # type: ignore[no-untyped-def]
@@ -81,7 +92,9 @@ def _make_callers(source_hash: int) -> SimpleNamespace:
         _ = source_hash
         return _ahead(book, b, slot)
 
-    return SimpleNamespace(replay=replay, replay_parallel=replay_parallel, one=one, depths=depths, ahead=ahead)
+    return SimpleNamespace(
+        replay=replay, replay_parallel=replay_parallel, one=one, depths=depths, ahead=ahead
+    )
 
 
 _CALL = _make_callers(CPU.source_hash)
@@ -120,7 +133,14 @@ class Books:
         prevent_self_trade: bool = False,
         dtype: type[np.signedinteger[Any]] = np.int32,
     ) -> None:
-        _refuse_small(n=(n, 1), levels=(levels, 2), orders=(orders, 1), log=(log, 0), owners=(owners, 1), ids=(ids, 0))
+        _refuse_small(
+            n=(n, 1),
+            levels=(levels, 2),
+            orders=(orders, 1),
+            log=(log, 0),
+            owners=(owners, 1),
+            ids=(ids, 0),
+        )
         if collar is not None and collar < 0:
             raise DataError(f"collar is {collar} ticks; use 0 or more, or None for no collar")
         self.book = at.Book(
@@ -135,7 +155,9 @@ class Books:
         self.book.meta[:, at.COLLAR] = at.NO_COLLAR if collar is None else collar
         self.book.meta[:, at.SELF_TRADE] = prevent_self_trade
         self.book.meta[:, at.MAX_PRICE] = largest // 8
-        self.book.meta[:, at.MAX_QUANTITY] = largest // orders  # so that no level's sum can overflow
+        self.book.meta[:, at.MAX_QUANTITY] = (
+            largest // orders
+        )  # so that no level's sum can overflow
         self.reset()
 
     def reset(self) -> None:
@@ -153,7 +175,9 @@ class Books:
     def apply(self, messages: Array, *, parallel: bool = False) -> None:
         """Run messages [m, 6] through every book, or [n, m, 6] each through its own; equal results for any threads."""
         run = _CALL.replay_parallel if parallel else _CALL.replay
-        run(self.book, self.slots, self._checked(messages[None] if messages.ndim == 2 else messages))
+        run(
+            self.book, self.slots, self._checked(messages[None] if messages.ndim == 2 else messages)
+        )
 
     def submit(
         self,
@@ -213,22 +237,41 @@ class Books:
         queued = self.book.levels[..., at.QUEUED].sum(axis=(1, 2), dtype=np.int64)
         meta[:, at.MAX_QUANTITY] = (np.iinfo(old.dtype).max - queued) // orders
         more = np.zeros((len(old), max(0, log - self.book.log.shape[1]), 8), old.dtype)
-        self.book = self.book._replace(orders=new, log=np.concatenate([self.book.log, more], axis=1))
+        self.book = self.book._replace(
+            orders=new, log=np.concatenate([self.book.log, more], axis=1)
+        )
 
     def _checked(self, stream: Array) -> Array:
         n, dtype = len(self.slots), self.book.orders.dtype
-        if stream.ndim != 3 or stream.shape[2] != len(MESSAGE_FIELDS) or stream.shape[0] not in (1, n):
-            raise DataError(f"messages have shape {stream.shape}; give [m, 6] for all books or [{n}, m, 6]")
+        if (
+            stream.ndim != 3
+            or stream.shape[2] != len(MESSAGE_FIELDS)
+            or stream.shape[0] not in (1, n)
+        ):
+            raise DataError(
+                f"messages have shape {stream.shape}; give [m, 6] for all books or [{n}, m, 6]"
+            )
         if stream.dtype.kind != "i":
-            raise DataError(f"messages have type {stream.dtype}; give signed integers (ticks and whole quantities)")
+            raise DataError(
+                f"messages have type {stream.dtype}; give signed integers (ticks and whole quantities)"
+            )
         cast = np.ascontiguousarray(stream, dtype)
-        if _misfit(cast, self.slots.shape[1]) or (stream.dtype != dtype and not np.array_equal(cast, stream)):
+        if _misfit(cast, self.slots.shape[1]) or (
+            stream.dtype != dtype and not np.array_equal(cast, stream)
+        ):
             self._refuse(stream)
         return cast
 
     def _refuse(self, stream: Array) -> NoReturn:
         low, high = np.iinfo(self.book.orders.dtype).min, np.iinfo(self.book.orders.dtype).max
-        bounds = [(0, at.REPLACE), (0, 1), (low, high), (0, high), (0, high), (0, self.slots.shape[1] - 1)]
+        bounds = [
+            (0, at.REPLACE),
+            (0, 1),
+            (low, high),
+            (0, high),
+            (0, high),
+            (0, self.slots.shape[1] - 1),
+        ]
         least, most = np.array(bounds).T
         book, m, field = np.argwhere((stream < least) | (stream > most))[0]
         raise DataError(

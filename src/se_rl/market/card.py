@@ -12,7 +12,16 @@ import numpy as np
 from se_rl.data.books import BookHistory
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.market.against import against as compare_with
-from se_rl.market.facts import FACTS, GROUPS, SIGN_LAGS, Evidence, autocorrelation, gather, mean_of_kept, measure
+from se_rl.market.facts import (
+    FACTS,
+    GROUPS,
+    SIGN_LAGS,
+    Evidence,
+    autocorrelation,
+    gather,
+    mean_of_kept,
+    measure,
+)
 from se_rl.market.impact import (
     ORDER_BARS,
     SHARES,
@@ -96,7 +105,9 @@ def realism_card(
     }
 
 
-def _round_trips(profile: MarketProfile, *, seed: int, effort: float, daily_volume: float) -> RoundTrips:
+def _round_trips(
+    profile: MarketProfile, *, seed: int, effort: float, daily_volume: float
+) -> RoundTrips:
     """In parts that fit the memory."""
     parts: list[RoundTrips] = []
     left = max(4 * FEWEST, round(ROUND_TRIPS * effort))
@@ -120,7 +131,9 @@ def _size_zero(start: Start) -> Row:
     own = first.mid - first.news
     mean, se = estimate(start.sign * (own[:, -1] - own[:, 0]))
     detail = f"paired difference {gap:g} ticks; without pairing {mean:.3f} +- {se:.3f}"
-    return _test("an order of size 0 has impact 0", gap == 0 and abs(mean) <= 1.5 * TOLERANCE * se, detail)
+    return _test(
+        "an order of size 0 has impact 0", gap == 0 and abs(mean) <= 1.5 * TOLERANCE * se, detail
+    )
 
 
 def _buy_equals_sell(orders: MetaOrders) -> Row:
@@ -129,24 +142,38 @@ def _buy_equals_sell(orders: MetaOrders) -> Row:
     sign = orders.sign[orders.kept.all(axis=1)]
     (buy, buy_se), (sell, sell_se) = (estimate(scaled[sign == side]) for side in (1, -1))
     gap, se = buy - sell, float(np.hypot(buy_se, sell_se))
-    return _test("buys move the price as sells do", abs(gap) <= TOLERANCE * se, f"differ by {gap:+.1%} +- {se:.1%}")
+    return _test(
+        "buys move the price as sells do",
+        abs(gap) <= TOLERANCE * se,
+        f"differ by {gap:+.1%} +- {se:.1%}",
+    )
 
 
 def _all_count(orders: MetaOrders) -> Row:
     failed = (~orders.kept).sum(axis=0)
-    detail = ", ".join(f"{share:.1%}: {n}" for share, n in zip(orders.shares, failed, strict=True) if n)
+    detail = ", ".join(
+        f"{share:.1%}: {n}" for share, n in zip(orders.shares, failed, strict=True) if n
+    )
     text = f"{int(failed.sum())} of {orders.kept.size} failed" + (f" ({detail})" if detail else "")
-    return _test("meta-orders are filled whole in whole books", failed.sum() <= 0.01 * orders.kept.size, text)
+    return _test(
+        "meta-orders are filled whole in whole books", failed.sum() <= 0.01 * orders.kept.size, text
+    )
 
 
 def _conserved(start: Start) -> Row:
     totals = start.markets.books.book.owners.sum(axis=1)
-    return _test("cash and shares are conserved", not totals.any(), f"largest sum {int(abs(totals).max())}")
+    return _test(
+        "cash and shares are conserved", not totals.any(), f"largest sum {int(abs(totals).max())}"
+    )
 
 
 def _never_crossed(counts: Row) -> Row:
-    detail = f"{counts['crossed']} bars crossed, {counts['broken']} quiet markets with an empty side"
-    return _test("no book is ever crossed or empty", counts["crossed"] == 0 and counts["broken"] == 0, detail)
+    detail = (
+        f"{counts['crossed']} bars crossed, {counts['broken']} quiet markets with an empty side"
+    )
+    return _test(
+        "no book is ever crossed or empty", counts["crossed"] == 0 and counts["broken"] == 0, detail
+    )
 
 
 def _no_free_trip(trips: RoundTrips) -> Row:
@@ -154,9 +181,12 @@ def _no_free_trip(trips: RoundTrips) -> Row:
     slow_in = trips.kept & (trips.shape[:, 0] > 2 * trips.shape[:, 1])
     slow_out = trips.kept & (trips.shape[:, 1] > 2 * trips.shape[:, 0])
     kinds = {"slow in, fast out": slow_in, "fast in, slow out": slow_out}
-    said = ", ".join(f"{name} {estimate(trips.profit[which])[0]:+.2f}" for name, which in kinds.items())
+    said = ", ".join(
+        f"{name} {estimate(trips.profit[which])[0]:+.2f}" for name, which in kinds.items()
+    )
     best = max(
-        estimate(trips.profit[which])[0] - TOLERANCE * estimate(trips.profit[which])[1] for which in kinds.values()
+        estimate(trips.profit[which])[0] - TOLERANCE * estimate(trips.profit[which])[1]
+        for which in kinds.values()
     )
     detail = f"{mean:+.2f} +- {se:.2f} ticks a lot over {int(trips.kept.sum())} trips ({said}; {int((~trips.kept).sum())} failed)"
     return _test("no random round trip pays", mean <= TOLERANCE * se and best <= 0, detail)
@@ -167,17 +197,27 @@ def _who_earns(evidence: Evidence) -> list[Row]:
     unit = "ticks x lots a market"
     return [
         _test(
-            "informed traders earn", informed > TOLERANCE * informed_se, f"{informed:+.0f} +- {informed_se:.0f} {unit}"
+            "informed traders earn",
+            informed > TOLERANCE * informed_se,
+            f"{informed:+.0f} +- {informed_se:.0f} {unit}",
         ),
-        _test("makers do not bleed", makers > -TOLERANCE * makers_se, f"{makers:+.0f} +- {makers_se:.0f} {unit}"),
+        _test(
+            "makers do not bleed",
+            makers > -TOLERANCE * makers_se,
+            f"{makers:+.0f} +- {makers_se:.0f} {unit}",
+        ),
     ]
 
 
 def _post_everything(rows: list[Row]) -> list[Row]:
     tests = []
     for name, offset in (("at", 0), ("inside", -1)):
-        cells = [row for row in rows if row["multiple"] == MULTIPLES[-1] and row["offset"] == offset]
-        detail = ", ".join(f"{c['participation']:.0%}: {c['cost_vs_twap']:+.1%} +- {c['se']:.1%}" for c in cells)
+        cells = [
+            row for row in rows if row["multiple"] == MULTIPLES[-1] and row["offset"] == offset
+        ]
+        detail = ", ".join(
+            f"{c['participation']:.0%}: {c['cost_vs_twap']:+.1%} +- {c['se']:.1%}" for c in cells
+        )
         ok = all(c["cost_vs_twap"] > 0 for c in cells)
         tests.append(_test(f"posting everything {name} the touch costs more than TWAP", ok, detail))
     return tests
@@ -185,7 +225,9 @@ def _post_everything(rows: list[Row]) -> list[Row]:
 
 def _state_is_worth(rule: Row) -> Row:
     cells = rule["rows"]
-    detail = ", ".join(f"{c['participation']:.0%}: {c['cost_vs_twap']:+.1%} +- {c['se']:.1%}" for c in cells)
+    detail = ", ".join(
+        f"{c['participation']:.0%}: {c['cost_vs_twap']:+.1%} +- {c['se']:.1%}" for c in cells
+    )
     ok = any(c["cost_vs_twap"] + TOLERANCE * c["se"] < 0 for c in cells)
     return _test("the market has state worth using", ok, f"state rule against TWAP, {detail}")
 
@@ -207,13 +249,20 @@ def _curves(evidence: Evidence) -> Row:
     count = np.isfinite(peak).sum(axis=0)
     spread = np.sqrt(mean_of_kept((peak - mean_of_kept(peak)) ** 2))
     large = len(SMALL_SHARES)
-    slope, level = np.polyfit(np.log(SHARES), np.log(np.maximum(mean_of_kept(peak)[large:], 1e-9)), 1)
+    slope, level = np.polyfit(
+        np.log(SHARES), np.log(np.maximum(mean_of_kept(peak)[large:], 1e-9)), 1
+    )
     signs = evidence.sign_acf
     return {
         "shares": [*SMALL_SHARES, *SHARES],
         "impact_ticks": mean_of_kept(peak).tolist(),
         "impact_se": (spread / np.sqrt(np.maximum(count, 1))).tolist(),
-        "fit": {"exponent": float(slope), "level": float(np.exp(level)), "from": SHARES[0], "to": SHARES[-1]},
+        "fit": {
+            "exponent": float(slope),
+            "level": float(np.exp(level)),
+            "from": SHARES[0],
+            "to": SHARES[-1],
+        },
         "path_ticks": mean_of_kept(evidence.response).tolist(),
         "order_bars": ORDER_BARS,
         "pulse_ticks": mean_of_kept(evidence.pulse).tolist(),

@@ -14,10 +14,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.market.impact import DAY_BARS, ORDER_BARS, SHARES, SMALL_SHARES, Start, meta_orders, news_ticks, pulse
-from se_rl.market.ladder import CASH, LOG_QUANTITY, LOGGED, TAKER_SIDE
-from se_rl.market.ladder import SHARES as HELD
+from se_rl.market.impact import (
+    DAY_BARS,
+    ORDER_BARS,
+    SHARES,
+    SMALL_SHARES,
+    Start,
+    meta_orders,
+    news_ticks,
+    pulse,
+)
 from se_rl.market.participants import FIRST_MAKER, INFORMED
+from se_rl.market.price_levels import CASH, LOG_QUANTITY, LOGGED, TAKER_SIDE
+from se_rl.market.price_levels import SHARES as HELD
 from se_rl.market.profile import MAX_MAKERS, MarketProfile
 from se_rl.market.simulation import Markets
 
@@ -73,12 +82,18 @@ class Fact(NamedTuple):
     measure: Callable[[Evidence], tuple[float, ...]]
 
 
-def gather(profile: MarketProfile, *, seed: int, effort: float = 1.0) -> tuple[Evidence, Start, dict[str, Any]]:
+def gather(
+    profile: MarketProfile, *, seed: int, effort: float = 1.0
+) -> tuple[Evidence, Start, dict[str, Any]]:
     """Run the markets behind the facts; also the settled markets of the meta-orders, and counts for the card."""
-    n, traced, orders = (max(least, round(size * effort)) for least, size in ((48, 600), (24, 96), (96, 4000)))
+    n, traced, orders = (
+        max(least, round(size * effort)) for least, size in ((48, 600), (24, 96), (96, 4000))
+    )
     quiet, quiet_counts = _quiet_run(n, profile, seed=seed)
     daily_volume = float(quiet["volume"].mean()) * DAY_BARS
-    signs = _sign_run(traced, profile, seed=seed, log=round(daily_volume / DAY_BARS * QUIET_BARS * 1.5))
+    signs = _sign_run(
+        traced, profile, seed=seed, log=round(daily_volume / DAY_BARS * QUIET_BARS * 1.5)
+    )
     start = Start(orders, profile, seed=seed)
     tried, single = (probe(start, daily_volume=daily_volume) for probe in (meta_orders, pulse))
     evidence = Evidence(
@@ -91,7 +106,9 @@ def gather(profile: MarketProfile, *, seed: int, effort: float = 1.0) -> tuple[E
     return evidence, start, quiet_counts | {"messages": messages, "orders": tried}
 
 
-def _quiet_run(n: int, profile: MarketProfile, *, seed: int) -> tuple[dict[str, Float], dict[str, int]]:
+def _quiet_run(
+    n: int, profile: MarketProfile, *, seed: int
+) -> tuple[dict[str, Float], dict[str, int]]:
     """Markets that nobody disturbs."""
     seeds = np.random.default_rng([seed, 1]).integers(2**40, size=n)
     markets = Markets(n, profile, seeds=seeds, warm_up_bars=100)
@@ -111,7 +128,9 @@ def _quiet_run(n: int, profile: MarketProfile, *, seed: int) -> tuple[dict[str, 
         kept["volume"].append(bars["volume"].T.astype(float))
         kept["depth"].append(markets.books.depth(BEST_LEVELS)[..., 1].mean(axis=1)[:, None])
         counts["messages"] += int(bars["messages"].sum())
-        counts["crossed"] += int(((bars["ask"] <= bars["bid"]) & (bars["bid"] > 0) & (bars["ask"] > 0)).sum())
+        counts["crossed"] += int(
+            ((bars["ask"] <= bars["bid"]) & (bars["bid"] > 0) & (bars["ask"] > 0)).sum()
+        )
     counts["broken"] = int(markets.broken.sum())
     arrays = {name: np.concatenate(parts, axis=1) for name, parts in kept.items()}
     return arrays | {"wealth": wealth}, counts
@@ -150,7 +169,9 @@ def autocorrelation(values: Float, lags: npt.ArrayLike) -> Float:
     """Autocorrelation along the last axis, pooled over rows, about the mean of all values."""
     x = values - values.mean()
     scale = (x**2).mean()
-    return np.array([(x[..., lag:] * x[..., : x.shape[-1] - lag]).mean() / scale for lag in np.atleast_1d(lags)])
+    return np.array(
+        [(x[..., lag:] * x[..., : x.shape[-1] - lag]).mean() / scale for lag in np.atleast_1d(lags)]
+    )
 
 
 def kurtosis(moves: Float) -> float:
@@ -223,7 +244,11 @@ def crossover(e: Evidence) -> tuple[float, ...]:
     if not (np.min(law) > 0 and steepness > 0):
         return (float("nan"),)
     slope, level = np.polyfit(np.log(SHARES), np.log(law), 1)
-    return (float(100.0 * (np.exp(level) / steepness) ** (1.0 / (1.0 - slope))) if slope < 1 else float("inf"),)
+    return (
+        float(100.0 * (np.exp(level) / steepness) ** (1.0 / (1.0 - slope)))
+        if slope < 1
+        else float("inf"),
+    )
 
 
 def impact_path(e: Evidence) -> tuple[float, ...]:
@@ -255,7 +280,12 @@ def mean_of_kept(values: Float) -> Float:
     """Mean over markets of what is not NaN; NaN where nothing is left."""
     kept = np.isfinite(values)
     count = kept.sum(axis=0)
-    return np.divide(np.where(kept, values, 0.0).sum(axis=0), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return np.divide(
+        np.where(kept, values, 0.0).sum(axis=0),
+        count,
+        out=np.full(count.shape, np.nan),
+        where=count > 0,
+    )
 
 
 def _peaks(e: Evidence) -> Float:
@@ -269,28 +299,59 @@ def _path(e: Evidence) -> Float:
 
 FACTS = (
     Fact("tail index", {"top 2 %": (2.5, 4.5), "top 1 %": (2.5, 4.5)}, tail_index),
-    Fact("kurtosis by scale", {"1 min": (5, 20), "5 min / 1 min": (0, 1), "30 min / 5 min": (0, 1)}, kurtosis_by_scale),
+    Fact(
+        "kurtosis by scale",
+        {"1 min": (5, 20), "5 min / 1 min": (0, 1), "30 min / 5 min": (0, 1)},
+        kurtosis_by_scale,
+    ),
     Fact("linear autocorrelation", {"lag 1": (-0.05, 0.05)}, linear_memory),
-    Fact("variance ratio", {"10 min": (0.75, 1.2), "30 min": (0.75, 1.2), "60 min": (0.75, 1.2)}, variance_ratio),
-    Fact("volatility clustering", {"lag 1": (0.08, 1), "least to 50": (0, 1), "exponent": (0.2, 0.6)}, clustering),
+    Fact(
+        "variance ratio",
+        {"10 min": (0.75, 1.2), "30 min": (0.75, 1.2), "60 min": (0.75, 1.2)},
+        variance_ratio,
+    ),
+    Fact(
+        "volatility clustering",
+        {"lag 1": (0.08, 1), "least to 50": (0, 1), "exponent": (0.2, 0.6)},
+        clustering,
+    ),
     Fact("sign memory", {"exponent": (0.3, 0.7)}, sign_memory),
-    Fact("impact exponent", {"exponent": (0.4, 0.7), "least Y": (0.4, 1.2), "largest Y": (0.4, 1.2)}, impact_size),
+    Fact(
+        "impact exponent",
+        {"exponent": (0.4, 0.7), "least Y": (0.4, 1.2), "largest Y": (0.4, 1.2)},
+        impact_size,
+    ),
     Fact("crossover", {"% of daily volume": (0, 0.5)}, crossover),
     Fact("impact path", {"I(T/2) / I(T)": (0.62, 0.78)}, impact_path),
     Fact("decay", {"left at +1T": (0.5, 0.85), "left at +3T": (0.3, 0.7)}, decay),
     Fact("propagator", {"exponent": (0.15, 0.5)}, propagator),
-    Fact("spread and depth", {"spread, % of daily sd": (2, 5), "depth in trades": (0.7, 4)}, spread_and_depth),
+    Fact(
+        "spread and depth",
+        {"spread, % of daily sd": (2, 5), "depth in trades": (0.7, 4)},
+        spread_and_depth,
+    ),
 )
 """The card's facts; the first number of each is its headline value."""
 
 
-def measure(fact: Fact, evidence: Evidence, *, rest: list[Evidence] | None = None) -> dict[str, Any]:
+def measure(
+    fact: Fact, evidence: Evidence, *, rest: list[Evidence] | None = None
+) -> dict[str, Any]:
     """One row of the card; standard errors from `rest`, the evidence without each group."""
     values = fact.measure(evidence)
     others = np.array([fact.measure(part) for part in rest or []])
-    errors = others.std(axis=0) * np.sqrt(GROUPS - 1) if len(others) else np.full(len(values), np.nan)
+    errors = (
+        others.std(axis=0) * np.sqrt(GROUPS - 1) if len(others) else np.full(len(values), np.nan)
+    )
     parts = [
-        {"label": label, "value": value, "se": float(se), "low": low, "high": high, "ok": bool(low <= value <= high)}
+        {
+            "label": label,
+            "value": value,
+            "se": float(se),
+            "low": low,
+            "high": high,
+            "ok": bool(low <= value <= high),
+        }
         for (label, (low, high)), value, se in zip(fact.bands.items(), values, errors, strict=True)
     ]
     head = {key: parts[0][key] for key in ("value", "se", "low", "high")}

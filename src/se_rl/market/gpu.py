@@ -23,7 +23,9 @@ MAX_REGISTERS = 128
 
 def cuda_module() -> Any:
     """numba.cuda, refused in one line where it or a device is missing."""
-    if "row_stack" not in vars(np):  # numpy dropped the name; numba-cuda still looks it up when it loads
+    if "row_stack" not in vars(
+        np
+    ):  # numpy dropped the name; numba-cuda still looks it up when it loads
         vars(np)["row_stack"] = np.vstack
     try:
         cuda: Any = import_module("numba.cuda")
@@ -69,7 +71,9 @@ class CudaMarkets:
         """Bars without agents' orders; returns when the device has finished."""
         n = self.markets.n
         blocks = (n + THREADS_PER_BLOCK - 1) // THREADS_PER_BLOCK
-        self._run[blocks, THREADS_PER_BLOCK](self.book, self.sim, *self._inputs(bars), self._messages)
+        self._run[blocks, THREADS_PER_BLOCK](
+            self.book, self.sim, *self._inputs(bars), self._messages
+        )
         self._cuda.synchronize()
 
     def _inputs(self, bars: int) -> tuple[Any, ...]:
@@ -77,8 +81,13 @@ class CudaMarkets:
         if len(self._quiet) == 0 or self._quiet[0].shape[0] != bars:
             n, agents = self.markets.n, self.markets.agents
             counts = np.ascontiguousarray(np.broadcast_to(self.markets.events_per_bar, (bars, n)))
-            zeros = (np.zeros((bars, n, agents, 4), np.int64), np.zeros((bars, n, agents, 4), np.int64))
-            self._quiet = tuple(self._cuda.to_device(a) for a in (*zeros, np.zeros((bars, n), np.int64), counts))
+            zeros = (
+                np.zeros((bars, n, agents, 4), np.int64),
+                np.zeros((bars, n, agents, 4), np.int64),
+            )
+            self._quiet = tuple(
+                self._cuda.to_device(a) for a in (*zeros, np.zeros((bars, n), np.int64), counts)
+            )
         return self._quiet
 
     def messages(self) -> Int:

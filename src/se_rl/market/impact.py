@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.market.ladder import BUY, SELL
 from se_rl.market.participants import ANSWERED, NEWS, SPENT, TAKE
+from se_rl.market.price_levels import BUY, SELL
 from se_rl.market.profile import FIXED, MarketProfile
 from se_rl.market.simulation import Markets
 
@@ -78,7 +78,9 @@ class Start:
         """Market orders of `lots` [n, bars] at the start of each bar: positive buys, negative sells."""
         markets, bars = self.again(), lots.shape[1]
         wishes = np.zeros((bars, self.n, 1, 4), np.int64)
-        wishes[:, :, 0, :2] = np.stack([np.where(lots.T != 0, TAKE, 0), np.where(lots.T > 0, BUY, SELL)], axis=-1)
+        wishes[:, :, 0, :2] = np.stack(
+            [np.where(lots.T != 0, TAKE, 0), np.where(lots.T > 0, BUY, SELL)], axis=-1
+        )
         wishes[:, :, 0, 3] = abs(lots.T)
         before, news_before = markets.mid_ticks, news_ticks(markets)
         record, answers = markets.run(bars, wishes)
@@ -99,7 +101,9 @@ def even_slices(lots: int, *, bars: int, after: int = 0) -> Int:
     return np.concatenate([np.diff(steps), np.zeros(after, np.int64)])
 
 
-def meta_orders(start: Start, *, daily_volume: float, shares: tuple[float, ...] = SMALL_SHARES + SHARES) -> MetaOrders:
+def meta_orders(
+    start: Start, *, daily_volume: float, shares: tuple[float, ...] = SMALL_SHARES + SHARES
+) -> MetaOrders:
     """Orders of every size on the same seeds with random signs: T bars of equal slices, then 3 T bars of decay."""
     lots = np.array([max(1, round(share * daily_volume)) for share in shares])
     slices = [even_slices(size, bars=ORDER_BARS, after=3 * ORDER_BARS) for size in lots]
@@ -115,7 +119,10 @@ def pulse(start: Start, *, daily_volume: float, bars: int = 100) -> MetaOrders:
 
 def _paired(start: Start, schedules: Int, *, daily_volume: float) -> MetaOrders:
     """Run every schedule [sizes, bars] and none at all, and take the difference."""
-    quiet, lots = start.run(np.zeros((start.n, schedules.shape[1]), np.int64)), schedules.sum(axis=1)
+    quiet, lots = (
+        start.run(np.zeros((start.n, schedules.shape[1]), np.int64)),
+        schedules.sum(axis=1),
+    )
     sign = start.sign[:, None]
     control = sign * _own_move(quiet)
     response = np.empty((start.n, *schedules.shape))
@@ -132,7 +139,9 @@ def _paired(start: Start, schedules: Int, *, daily_volume: float) -> MetaOrders:
 def less_control(values: Float, control: Float) -> Float:
     """`values` less the fitted multiple of a control whose true mean is 0, row by row of a sample along axis 0."""
     spread = (control**2).sum(axis=0)
-    slope = np.divide((values * control).sum(axis=0), spread, out=np.zeros_like(spread), where=spread > 0)
+    slope = np.divide(
+        (values * control).sum(axis=0), spread, out=np.zeros_like(spread), where=spread > 0
+    )
     return values - slope * control
 
 
@@ -156,7 +165,9 @@ class RoundTrips(NamedTuple):
     messages: int
 
 
-def round_trips(start: Start, *, daily_volume: float, rng: np.random.Generator, bars: int = 60) -> RoundTrips:
+def round_trips(
+    start: Start, *, daily_volume: float, rng: np.random.Generator, bars: int = 60
+) -> RoundTrips:
     """Random net-zero schedules of market orders: in over some bars, out over others, and wild ones with many turns.
 
     The gain from holding through news has mean 0 and is taken out, so that small systematic profits would show.
@@ -170,13 +181,19 @@ def round_trips(start: Start, *, daily_volume: float, rng: np.random.Generator, 
     return RoundTrips((cash - luck) / bought, shape, kept, paths.messages)
 
 
-def _net_zero(rng: np.random.Generator, n: int, *, bars: int, daily_volume: float) -> tuple[Int, Int]:
+def _net_zero(
+    rng: np.random.Generator, n: int, *, bars: int, daily_volume: float
+) -> tuple[Int, Int]:
     """[n, bars] signed lots that sum to 0, and the numbers of bars in and out (0, 0 for the wild ones)."""
     lots, shape = np.zeros((n, bars), np.int64), np.zeros((n, 2), np.int64)
-    sizes = np.maximum(2, daily_volume * np.exp(rng.uniform(np.log(0.0005), np.log(0.01), n))).astype(np.int64)
+    sizes = np.maximum(
+        2, daily_volume * np.exp(rng.uniform(np.log(0.0005), np.log(0.01), n))
+    ).astype(np.int64)
     for i, size in enumerate(sizes):
         if i % 2:
-            lots[i] = rng.multinomial(size, np.full(bars, 1 / bars)) - rng.multinomial(size, np.full(bars, 1 / bars))
+            lots[i] = rng.multinomial(size, np.full(bars, 1 / bars)) - rng.multinomial(
+                size, np.full(bars, 1 / bars)
+            )
             continue
         way_in, way_out = np.exp(rng.uniform(0, np.log(bars / 2), 2)).astype(np.int64)
         rest = int(rng.integers(bars - way_in - way_out + 1))

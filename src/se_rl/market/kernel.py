@@ -12,8 +12,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
 
-from se_rl.market import ladder
-from se_rl.market.ladder import (
+from se_rl.market import price_levels
+from se_rl.market.price_levels import (
     BASE,
     CANCEL,
     CASH,
@@ -64,7 +64,9 @@ def limit(book: Book, b: int, side: int, price: int, quantity: int, owner: int, 
         return -1
     key, theirs = price * (2 * side - 1), TOUCH + 1 - side
     if meta[b, theirs] <= -key:
-        quantity = match(book, b, side, min(-key, meta[b, theirs] + meta[b, COLLAR]), quantity, owner, ident)
+        quantity = match(
+            book, b, side, min(-key, meta[b, theirs] + meta[b, COLLAR]), quantity, owner, ident
+        )
         if quantity == 0:
             return -1
         if meta[b, theirs] <= -key:  # the collar stopped it: resting here would cross the book
@@ -119,13 +121,25 @@ def replace(book: Book, b: int, slot: int, price: int, quantity: int) -> int:
         if quantity < resting:
             reduce(book, b, slot, resting - quantity)
         return slot
-    side, owner, ident = int(orders[b, slot, SIDE]), int(orders[b, slot, OWNER]), int(orders[b, slot, ID])
+    side, owner, ident = (
+        int(orders[b, slot, SIDE]),
+        int(orders[b, slot, OWNER]),
+        int(orders[b, slot, ID]),
+    )
     unlink(book, b, slot)
     return limit(book, b, side, price, quantity, owner, ident)
 
 
 def handle(
-    book: Book, b: int, slot: int, kind: int, side: int, price: int, quantity: int, owner: int, ident: int
+    book: Book,
+    b: int,
+    slot: int,
+    kind: int,
+    side: int,
+    price: int,
+    quantity: int,
+    owner: int,
+    ident: int,
 ) -> int:
     """One message of any kind; `slot` matters to CANCEL and REPLACE only. The slot where its order rests, or -1."""
     if kind == LIMIT:
@@ -151,15 +165,21 @@ def acceptable(book: Book, b: int, price: int, quantity: int) -> bool:
     return False
 
 
-def sweep(book: Book, b: int, side: int, limit_key: int, quantity: int, owner: int, ident: int) -> int:
+def sweep(
+    book: Book, b: int, side: int, limit_key: int, quantity: int, owner: int, ident: int
+) -> int:
     """Match up to the key and the collar, count what is left as dropped; the quantity that was filled."""
     meta, theirs = book.meta, TOUCH + 1 - side
-    left = match(book, b, side, min(limit_key, meta[b, theirs] + meta[b, COLLAR]), quantity, owner, ident)
+    left = match(
+        book, b, side, min(limit_key, meta[b, theirs] + meta[b, COLLAR]), quantity, owner, ident
+    )
     meta[b, DROPPED] += left
     return quantity - left
 
 
-def match(book: Book, b: int, side: int, limit_key: int, quantity: int, owner: int, ident: int) -> int:
+def match(
+    book: Book, b: int, side: int, limit_key: int, quantity: int, owner: int, ident: int
+) -> int:
     """Fill against the other side up to the key (in that side's keys), first come first served; the quantity left."""
     meta, orders, other = book.meta, book.orders, 1 - side
     while quantity > 0 and meta[b, TOUCH + other] <= limit_key:
@@ -184,7 +204,10 @@ def record(book: Book, b: int, slot: int, size: int, side: int, owner: int, iden
     """Book one fill: totals, both owners' cash and shares, and the log while it has room."""
     meta, orders, log, owners = book.meta, book.orders, book.log, book.owners
     price, maker = int(orders[b, slot, PRICE]), int(orders[b, slot, OWNER])
-    cash, shares = price * size * (1 - 2 * side), size * (1 - 2 * side)  # what a buying taker pays and gets
+    cash, shares = (
+        price * size * (1 - 2 * side),
+        size * (1 - 2 * side),
+    )  # what a buying taker pays and gets
     meta[b, TRADES] += 1
     meta[b, VOLUME] += size
     meta[b, NOTIONAL] += price * size
@@ -210,7 +233,9 @@ def record(book: Book, b: int, slot: int, size: int, side: int, owner: int, iden
 FUNCTIONS = (limit, take, market, cancel, replace, handle, acceptable, sweep, match, record)
 
 
-def make_kernel(jit: Callable[[Callable[..., Any]], Any], *more: Callable[..., Any]) -> SimpleNamespace:
+def make_kernel(
+    jit: Callable[[Callable[..., Any]], Any], *more: Callable[..., Any]
+) -> SimpleNamespace:
     """All functions of this module and ladder.py, and `more` that call them, compiled by `jit` and calling one another.
 
     `more` may import the kernel's functions by any name, and see the upper-case constants and modules of their files.
@@ -218,16 +243,31 @@ def make_kernel(jit: Callable[[Callable[..., Any]], Any], *more: Callable[..., A
     `source_hash` changes with their files. numba's disk cache looks at the caller's file alone and would run old machine
     code after an edit here, so a cached caller must hold the hash as a closure variable (book.py shows how).
     """
-    functions = (*ladder.FUNCTIONS, *FUNCTIONS, *more)
+    functions = (*price_levels.FUNCTIONS, *FUNCTIONS, *more)
     seen = {name: value for function in functions for name, value in function.__globals__.items()}
-    names = {name: value for name, value in seen.items() if name.isupper() or isinstance(value, ModuleType)}
-    every = ((name, value) for function in functions for name, value in function.__globals__.items())
-    clash = next((n for n, value in every if n.isupper() and isinstance(value, int) and value != names[n]), None)
+    names = {
+        name: value
+        for name, value in seen.items()
+        if name.isupper() or isinstance(value, ModuleType)
+    }
+    every = (
+        (name, value) for function in functions for name, value in function.__globals__.items()
+    )
+    clash = next(
+        (n for n, value in every if n.isupper() and isinstance(value, int) and value != names[n]),
+        None,
+    )
     if clash is not None:
-        raise NameError(f"{clash} has two values in the files of the kernel's functions; rename one of them")
+        raise NameError(
+            f"{clash} has two values in the files of the kernel's functions; rename one of them"
+        )
     names["__name__"] = __name__
     compiled = {f.__name__: jit(FunctionType(f.__code__, names, f.__name__)) for f in functions}
-    imported = {name: value for name, value in seen.items() if isinstance(value, FunctionType) and value in functions}
+    imported = {
+        name: value
+        for name, value in seen.items()
+        if isinstance(value, FunctionType) and value in functions
+    }
     names |= {name: compiled[value.__name__] for name, value in imported.items()}  # under any alias
     names |= compiled
     files = sorted({function.__code__.co_filename for function in functions})

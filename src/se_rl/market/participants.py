@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from se_rl.market.kernel import cancel, limit, market, replace
-from se_rl.market.ladder import (
+from se_rl.market.price_levels import (
     BASE,
     BUY,
     CASH,
@@ -84,7 +84,15 @@ NOISE, FIRST_MAKER, INFORMED, MOMENTUM, FIRST_AGENT = 0, 1, 4, 5, 6
 CLOCK, NOISE_STREAM, MAKER_STREAM, INFORMED_STREAM, MOMENTUM_STREAM, NEWS_STREAM, STREAMS = range(7)
 VALUE, NEWS, TREND, LOG_VOLATILITY, STRESSED, PROFILE, BROKEN = range(7)
 SIGNED_VOLUME, MESSAGES, TRADED, TRADED_CASH, BAR_OPEN, BAR_HIGH, BAR_LOW, LAST_MID = range(7, 15)
-REFERENCE, MEMORY, SEEN_SHARES, STREAM, EXTRA_SPREAD, EXTRA_LOTS, PARENT = 15, 18, 21, 24, 31, 32, 33
+REFERENCE, MEMORY, SEEN_SHARES, STREAM, EXTRA_SPREAD, EXTRA_LOTS, PARENT = (
+    15,
+    18,
+    21,
+    24,
+    31,
+    32,
+    33,
+)
 QUOTE = PARENT + 2 * PARENTS
 AGENT_SLOT = STATE_FIELDS = QUOTE + MAX_MAKERS * 2 * MAX_LEVELS
 """Fields of `state`: the public value, the sum of news and the slow mean of the mid (1/FIXED ticks), log volatility
@@ -155,7 +163,9 @@ def noise_market(book: Book, sim: Sim, b: int, t: Array) -> None:
         sim.state[b, k] -= 1
         side = int(sim.state[b, k + 1])
     else:
-        lean = part(imbalance(book, b) * t[IMBALANCE_TILT], 1024)  # 1024 = a one-sided book, followed fully
+        lean = part(
+            imbalance(book, b) * t[IMBALANCE_TILT], 1024
+        )  # 1024 = a one-sided book, followed fully
         side = BUY if (sign_draw & 2047) < 1024 + lean else SELL
     sim.state[b, MESSAGES] += 1
     market_order(book, sim, b, side, size, NOISE)
@@ -198,7 +208,9 @@ def maker_wakes(book: Book, sim: Sim, b: int, t: Array) -> None:
     memory = state[b, MEMORY + m] + (shares - state[b, SEEN_SHARES + m]) * FIXED
     memory -= part(memory, t[FORGET_DIVISOR])
     state[b, MEMORY + m], state[b, SEEN_SHARES + m] = memory, shares
-    state[b, REFERENCE + m] += part((state[b, VALUE] - state[b, REFERENCE + m]) * 16, t[LAG_DIVISOR])
+    state[b, REFERENCE + m] += part(
+        (state[b, VALUE] - state[b, REFERENCE + m]) * 16, t[LAG_DIVISOR]
+    )
     held = min(abs(memory) // FIXED, LONGEST_SKEW - 1)
     shift = t[SKEW + held]
     centre = state[b, REFERENCE + m] + (-shift if memory > 0 else shift)
@@ -224,7 +236,11 @@ def quote(book: Book, sim: Sim, b: int, m: int, side: int, best_price: int, t: A
         slot = int(sim.state[b, place])
         mine = slot >= 0 and orders[b, slot, OWNER] == owner and orders[b, slot, ID] == 1 + side
         # a filled order's slot may serve a new one of this very quote: that one belongs to another place
-        if mine and orders[b, slot, QUANTITY] > 0 and orders[b, slot, PRICE] % levels == price % levels:
+        if (
+            mine
+            and orders[b, slot, QUANTITY] > 0
+            and orders[b, slot, PRICE] % levels == price % levels
+        ):
             if orders[b, slot, PRICE] == price and orders[b, slot, QUANTITY] == lots:
                 continue
             sim.state[b, MESSAGES] += 1
@@ -317,12 +333,25 @@ def watch_mid(book: Book, sim: Sim, b: int) -> None:
 def agent_orders(book: Book, sim: Sim, wishes: Array, answers: Array, b: int, a: int) -> None:
     """Bring one agent's order in the book to its wish: withdraw, take, or post (the same price keeps its place)."""
     owner, slot = FIRST_AGENT + a, int(sim.state[b, AGENT_SLOT + a])
-    resting = slot >= 0 and book.orders[b, slot, OWNER] == owner and book.orders[b, slot, QUANTITY] > 0
-    kind, side, price = wishes[b, a, KIND], int(wishes[b, a, WISH_SIDE]), int(wishes[b, a, WISH_PRICE])
+    resting = (
+        slot >= 0 and book.orders[b, slot, OWNER] == owner and book.orders[b, slot, QUANTITY] > 0
+    )
+    kind, side, price = (
+        wishes[b, a, KIND],
+        int(wishes[b, a, WISH_SIDE]),
+        int(wishes[b, a, WISH_PRICE]),
+    )
     # a neighbour's order of this bar may have filled our resting one already: the wish counts from the bar's start
-    lots = int(wishes[b, a, WISH_LOTS]) - abs(book.owners[b, owner, SHARES] - answers[b, a, ANSWERED])
+    lots = int(wishes[b, a, WISH_LOTS]) - abs(
+        book.owners[b, owner, SHARES] - answers[b, a, ANSWERED]
+    )
     if resting:
-        same = kind == POST and lots > 0 and book.orders[b, slot, PRICE] == price and book.orders[b, slot, SIDE] == side
+        same = (
+            kind == POST
+            and lots > 0
+            and book.orders[b, slot, PRICE] == price
+            and book.orders[b, slot, SIDE] == side
+        )
         if same and lots <= book.orders[b, slot, QUANTITY]:
             sim.state[b, AGENT_SLOT + a] = replace(book, b, slot, price, lots)
             return
@@ -338,10 +367,14 @@ def agent_orders(book: Book, sim: Sim, wishes: Array, answers: Array, b: int, a:
         before = book.owners[b, owner, SHARES]
         sim.state[b, AGENT_SLOT + a] = limit(book, b, side, price, lots, owner, 3 + a)
         sim.state[b, SIGNED_VOLUME] += book.owners[b, owner, SHARES] - before
-    answers[b, a, PASSIVE] = abs(book.owners[b, owner, SHARES])  # what was filled at once; subtracted at the bar's end
+    answers[b, a, PASSIVE] = abs(
+        book.owners[b, owner, SHARES]
+    )  # what was filled at once; subtracted at the bar's end
 
 
-def run_bar(book: Book, sim: Sim, wishes: Array, answers: Array, drift: Array, events: Array, b: int) -> None:
+def run_bar(
+    book: Book, sim: Sim, wishes: Array, answers: Array, drift: Array, events: Array, b: int
+) -> None:
     """One bar of market b: the agents' orders, then `events[b]` events while the value drifts by `drift[b]`."""
     agents = wishes.shape[1]
     open_bar(book, sim, b)
@@ -376,6 +409,26 @@ def run_bar(book: Book, sim: Sim, wishes: Array, answers: Array, drift: Array, e
 
 
 FUNCTIONS = (
-    *(draw, part, act, noise_market, market_order, noise_limit, noise_cancel, maker_wakes, quote, informed_looks),
-    *(momentum_looks, news_arrives, imbalance, near_touch, open_bar, watch_mid, agent_orders, run_bar),
+    *(
+        draw,
+        part,
+        act,
+        noise_market,
+        market_order,
+        noise_limit,
+        noise_cancel,
+        maker_wakes,
+        quote,
+        informed_looks,
+    ),
+    *(
+        momentum_looks,
+        news_arrives,
+        imbalance,
+        near_touch,
+        open_bar,
+        watch_mid,
+        agent_orders,
+        run_bar,
+    ),
 )

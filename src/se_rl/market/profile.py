@@ -34,38 +34,70 @@ def _number(default: float, low: float, high: float, help: str) -> Any:
 class MarketProfile:
     """What the market's participants are like; every number must lie in its range (`PROFILE_RANGES`)."""
 
-    units_per_minute: float = _number(10.0, 2.0, 40.0, "units in a minute: the pace of everything at once")
+    units_per_minute: float = _number(
+        10.0, 2.0, 40.0, "units in a minute: the pace of everything at once"
+    )
     noise_market_rate: float = _number(5.0, 0.2, 5.0, "noise market orders per unit")
-    noise_limit_rate: float = _number(0.01, 0.002, 0.1, "noise limit orders per unit, tick of distance and side")
-    noise_limit_ticks: float = _number(60.0, 5.0, 120.0, "how far from the opposite best noise limit orders reach")
+    noise_limit_rate: float = _number(
+        0.01, 0.002, 0.1, "noise limit orders per unit, tick of distance and side"
+    )
+    noise_limit_ticks: float = _number(
+        60.0, 5.0, 120.0, "how far from the opposite best noise limit orders reach"
+    )
     noise_cancel_rate: float = _number(0.01, 0.002, 0.2, "cancels per unit and resting noise order")
-    size_tail: float = _number(6.0, 1.2, 6.0, "Pareto exponent of order sizes in lots (larger: nearly all of size 1)")
+    size_tail: float = _number(
+        6.0, 1.2, 6.0, "Pareto exponent of order sizes in lots (larger: nearly all of size 1)"
+    )
     parent_share: float = _number(
         0.38, 0.0, 1.0, "share of noise market orders that are slices of hidden parent orders"
     )
-    parent_tail: float = _number(1.7, 1.1, 3.0, "Pareto exponent of the parents' lengths: long memory of signs")
-    imbalance_response: float = _number(0.3, 0.0, 1.0, "how far displayed imbalance tilts the sign of market orders")
+    parent_tail: float = _number(
+        1.7, 1.1, 3.0, "Pareto exponent of the parents' lengths: long memory of signs"
+    )
+    imbalance_response: float = _number(
+        0.3, 0.0, 1.0, "how far displayed imbalance tilts the sign of market orders"
+    )
     makers: float = _number(1.0, 1.0, 3.0, "number of market makers")
     maker_wake_rate: float = _number(1.0, 0.2, 5.0, "re-quotes per unit of each maker")
     maker_levels: float = _number(16.0, 2.0, 16.0, "price levels a maker quotes on each side")
     maker_lots: float = _number(5.0, 1.0, 20.0, "lots a maker quotes on each level")
-    maker_half_spread: float = _number(0.5, 0.0, 6.0, "ticks between a maker's reference and its best quotes")
-    maker_lag: float = _number(1.5, 0.2, 20.0, "units in which a maker's reference follows the public value")
-    maker_skew: float = _number(1.15, 0.0, 4.0, "ticks by which quotes shift for an inventory of one lot")
-    maker_skew_power: float = _number(0.42, 0.2, 1.0, "concavity of the shift in inventory: 1 is linear")
-    maker_memory: float = _number(680.0, 20.0, 4000.0, "units over which a maker forgets its inventory")
-    maker_imbalance: float = _number(2.0, 0.0, 4.0, "ticks by which quotes shift for a one-sided displayed book")
+    maker_half_spread: float = _number(
+        0.5, 0.0, 6.0, "ticks between a maker's reference and its best quotes"
+    )
+    maker_lag: float = _number(
+        1.5, 0.2, 20.0, "units in which a maker's reference follows the public value"
+    )
+    maker_skew: float = _number(
+        1.15, 0.0, 4.0, "ticks by which quotes shift for an inventory of one lot"
+    )
+    maker_skew_power: float = _number(
+        0.42, 0.2, 1.0, "concavity of the shift in inventory: 1 is linear"
+    )
+    maker_memory: float = _number(
+        680.0, 20.0, 4000.0, "units over which a maker forgets its inventory"
+    )
+    maker_imbalance: float = _number(
+        2.0, 0.0, 4.0, "ticks by which quotes shift for a one-sided displayed book"
+    )
     informed_rate: float = _number(0.25, 0.0, 2.0, "looks of informed traders per unit")
     informed_threshold: float = _number(7.0, 0.0, 10.0, "ticks the value must lie beyond the touch")
     informed_noise: float = _number(0.5, 0.0, 20.0, "ticks of error in an informed trader's value")
     momentum_rate: float = _number(0.01, 0.0, 2.0, "looks of momentum traders per unit")
-    momentum_threshold: float = _number(2.0, 0.0, 20.0, "ticks the mid must have moved against its slow mean")
+    momentum_threshold: float = _number(
+        2.0, 0.0, 20.0, "ticks the mid must have moved against its slow mean"
+    )
     momentum_memory: float = _number(100.0, 10.0, 1000.0, "units of that slow mean")
-    news_volatility: float = _number(1.5, 0.0, 5.0, "ticks per square root of a unit of the public value")
-    news_tail: float = _number(2.6, 2.5, 30.0, "degrees of freedom of news: smaller is fatter-tailed")
+    news_volatility: float = _number(
+        1.5, 0.0, 5.0, "ticks per square root of a unit of the public value"
+    )
+    news_tail: float = _number(
+        2.6, 2.5, 30.0, "degrees of freedom of news: smaller is fatter-tailed"
+    )
     news_memory: float = _number(300.0, 10.0, 2000.0, "units of memory of log volatility")
     news_clustering: float = _number(0.4, 0.0, 1.2, "standard deviation of log volatility")
-    learning: float = _number(0.0003, 0.0, 0.05, "share of the gap to the mid that the public value learns per unit")
+    learning: float = _number(
+        0.0003, 0.0, 0.05, "share of the gap to the mid that the public value learns per unit"
+    )
     stress_rate: float = _number(0.003, 0.0, 0.02, "calm markets that turn stressed, per unit")
     calm_rate: float = _number(0.012, 0.0005, 0.1, "stressed markets that calm down, per unit")
     stress_spread: float = _number(3.0, 0.0, 6.0, "ticks that stress adds to each half-spread")
@@ -79,16 +111,37 @@ class MarketProfile:
                 raise DataError(f"profile {name} {value} is out of range; use {low:g} to {high:g}")
 
 
-PROFILE_RANGES: dict[str, tuple[float, float]] = {f.name: f.metadata["range"] for f in fields(MarketProfile)}
+PROFILE_RANGES: dict[str, tuple[float, float]] = {
+    f.name: f.metadata["range"] for f in fields(MarketProfile)
+}
 """What a profile may say: name -> (lowest, highest)."""
 
 EVENTS = ("noise_market", "noise_limit", "noise_cancel", "maker", "informed", "momentum", "news")
 """What can happen in the market, in the order of the kernel's thresholds."""
 
 MARKET_BELOW, LIMIT_BELOW, CANCEL_BELOW, MAKER_BELOW, INFORMED_BELOW, MOMENTUM_BELOW = range(6)
-LIMIT_TICKS, PARENT_BELOW, IMBALANCE_TILT, MAKERS, LEVELS, LOTS, HALF_SPREAD, LAG_DIVISOR, FORGET_DIVISOR = range(6, 15)
-IMBALANCE_SHIFT, INFORMED_THRESHOLD, INFORMED_NOISE, MOMENTUM_THRESHOLD, MOMENTUM_DIVISOR, NEWS_STEP = range(15, 21)
-VOL_DIVISOR, VOL_STEP, LEARN_DIVISOR, STRESS_BELOW, CALM_BELOW, STRESS_SPREAD, STRESS_VOLATILITY = range(21, 28)
+(
+    LIMIT_TICKS,
+    PARENT_BELOW,
+    IMBALANCE_TILT,
+    MAKERS,
+    LEVELS,
+    LOTS,
+    HALF_SPREAD,
+    LAG_DIVISOR,
+    FORGET_DIVISOR,
+) = range(6, 15)
+(
+    IMBALANCE_SHIFT,
+    INFORMED_THRESHOLD,
+    INFORMED_NOISE,
+    MOMENTUM_THRESHOLD,
+    MOMENTUM_DIVISOR,
+    NEWS_STEP,
+) = range(15, 21)
+VOL_DIVISOR, VOL_STEP, LEARN_DIVISOR, STRESS_BELOW, CALM_BELOW, STRESS_SPREAD, STRESS_VOLATILITY = (
+    range(21, 28)
+)
 NORMAL = 28  # here begin the tables
 FAT_TAIL = NORMAL + NORMALS
 SIZES = FAT_TAIL + NORMALS

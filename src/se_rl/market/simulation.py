@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.market_data import DataError
-from se_rl.market import ladder, participants
+from se_rl.market import participants, price_levels
 from se_rl.market.book import CPU_JIT, Books
 from se_rl.market.kernel import make_kernel
 from se_rl.market.participants import FIRST_AGENT, FUNCTIONS, STATE_FIELDS, STREAMS, Sim
@@ -28,7 +28,19 @@ START_TICKS = 10_000
 """The price at which every market starts; only differences to it mean something."""
 FAMILY = 32
 """Consecutive seeds that share a clock: the threads of a GPU's warp."""
-BAR_FIELDS = ("open", "high", "low", "close", "volume", "cash", "signed_volume", "bid", "ask", "news", "messages")
+BAR_FIELDS = (
+    "open",
+    "high",
+    "low",
+    "close",
+    "volume",
+    "cash",
+    "signed_volume",
+    "bid",
+    "ask",
+    "news",
+    "messages",
+)
 """What `run` records per bar: mids are twice the price in ticks, cash is ticks x lots, news in 1/FIXED ticks."""
 
 KERNEL = make_kernel(CPU_JIT, *FUNCTIONS)
@@ -51,8 +63,8 @@ def _bars(book, sim, wishes, answers, drift, events, record, b):  # type: ignore
             record[k, b, 4] = state[b, participants.TRADED]
             record[k, b, 5] = state[b, participants.TRADED_CASH]
             record[k, b, 6] = state[b, participants.SIGNED_VOLUME]
-            record[k, b, 7] = _best(book, b, ladder.BUY, 0)
-            record[k, b, 8] = _best(book, b, ladder.SELL, 0)
+            record[k, b, 7] = _best(book, b, price_levels.BUY, 0)
+            record[k, b, 8] = _best(book, b, price_levels.SELL, 0)
             record[k, b, 9] = state[b, participants.NEWS]
             record[k, b, 10] = state[b, participants.MESSAGES]
 
@@ -92,22 +104,33 @@ class Markets:
         warm_up_bars: int = 20,
         parallel: bool = True,
     ) -> None:
-        chosen = [profile or MarketProfile()] if not isinstance(profile, Sequence) else list(profile)
+        chosen = (
+            [profile or MarketProfile()] if not isinstance(profile, Sequence) else list(profile)
+        )
         if len(chosen) not in (1, n):
-            raise DataError(f"{len(chosen)} profiles for {n} markets; give one for all, or one each")
+            raise DataError(
+                f"{len(chosen)} profiles for {n} markets; give one for all, or one each"
+            )
         self.n, self.agents, self.profiles, self.warm_up_bars = n, agents, chosen, warm_up_bars
         self.books = Books(
-            n, levels=levels, orders=orders, log=log, owners=FIRST_AGENT + agents + 1, ids=0,
-            collar=round(chosen[0].collar), prevent_self_trade=True,
-        )  # fmt: skip
+            n,
+            levels=levels,
+            orders=orders,
+            log=log,
+            owners=FIRST_AGENT + agents + 1,
+            ids=0,
+            collar=round(chosen[0].collar),
+            prevent_self_trade=True,
+        )
         rows = np.arange(n) % len(chosen)
-        self.books.total(ladder.COLLAR)[:] = [round(chosen[row].collar) for row in rows]
+        self.books.total(price_levels.COLLAR)[:] = [round(chosen[row].collar) for row in rows]
         self.sim = Sim(
             state=np.zeros((n, STATE_FIELDS + agents), np.int64),
             numbers=np.stack([numbers(p, pool=orders) for p in chosen]),
         )
         self.events_per_bar = np.array(
-            [round(p.units_per_minute * sum(event_rates(p, orders).values())) for p in chosen], np.int64
+            [round(p.units_per_minute * sum(event_rates(p, orders).values())) for p in chosen],
+            np.int64,
         )[rows]
         self._rows, self._run = rows, _CALL.parallel if parallel else _CALL.serial
         self.reset(np.arange(n) if seeds is None else seeds)
@@ -131,7 +154,9 @@ class Markets:
         self.books.book.owners[:] = 0
         state[:, participants.SEEN_SHARES : participants.SEEN_SHARES + MAX_MAKERS] = 0
 
-    def step(self, wishes: Int | None = None, *, drift: Int | None = None, events: Int | None = None) -> Int:
+    def step(
+        self, wishes: Int | None = None, *, drift: Int | None = None, events: Int | None = None
+    ) -> Int:
         """One bar. `wishes` [n, agents, 4] are kind, side, price in ticks and lots; the answers [n, agents, 4] are lots
         filled, of these passively, cash in ticks x lots, lots still resting."""
         each = None if wishes is None else wishes[None]
@@ -158,14 +183,30 @@ class Markets:
         events: that is how a market becomes the twin of a session.
         """
         shape = (bars, self.n, self.agents, 4)
-        asked = np.zeros(shape, np.int64) if wishes is None else np.ascontiguousarray(wishes, np.int64)
+        asked = (
+            np.zeros(shape, np.int64) if wishes is None else np.ascontiguousarray(wishes, np.int64)
+        )
         if asked.shape != shape:
-            raise DataError(f"wishes have shape {asked.shape}, expected {shape} = bars x markets x agents x 4")
-        moves = np.zeros((bars, self.n), np.int64) if drift is None else np.ascontiguousarray(drift, np.int64)
+            raise DataError(
+                f"wishes have shape {asked.shape}, expected {shape} = bars x markets x agents x 4"
+            )
+        moves = (
+            np.zeros((bars, self.n), np.int64)
+            if drift is None
+            else np.ascontiguousarray(drift, np.int64)
+        )
         counts = np.tile(self.events_per_bar, (bars, 1)) if events is None else events
         answers = np.zeros(shape, np.int64)
         kept = np.zeros((bars if record else 0, self.n, len(BAR_FIELDS)), np.int64)
-        self._run(self.books.book, self.sim, asked, answers, moves, np.ascontiguousarray(counts, np.int64), kept)
+        self._run(
+            self.books.book,
+            self.sim,
+            asked,
+            answers,
+            moves,
+            np.ascontiguousarray(counts, np.int64),
+            kept,
+        )
         return {name: kept[..., i] for i, name in enumerate(BAR_FIELDS)}, answers
 
     def copy_state(self) -> list[npt.NDArray[Any]]:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.market.impact import ORDER_BARS, Start, estimate, even_slices, less_control, news_ticks
-from se_rl.market.ladder import BUY, SELL
 from se_rl.market.participants import ANSWERED, POST, SPENT, TAKE
+from se_rl.market.price_levels import BUY, SELL
 
 Float = npt.NDArray[np.float64]
 Int = npt.NDArray[np.int64]
@@ -41,7 +41,7 @@ class View(NamedTuple):
     ask: Int
 
 
-class Outcome(NamedTuple):
+class MetaorderOutcome(NamedTuple):
     """Cost per market in ticks per lot, the part of it that is luck with the news, which orders count, messages."""
 
     cost: Float
@@ -54,7 +54,7 @@ Policy = Callable[[View], tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]
 """From a view to kind (TAKE, POST), price in ticks and lots of the bar's order."""
 
 
-def execute(start: Start, policy: Policy, *, lots: int, sign: Int) -> Outcome:
+def execute(start: Start, policy: Policy, *, lots: int, sign: Int) -> MetaorderOutcome:
     """Work a parent order of `lots` in every market, to buy (+1) or sell (-1), over ORDER_BARS bars."""
     markets = start.again()
     arrival, news = markets.mid_ticks, news_ticks(markets)
@@ -77,7 +77,9 @@ def execute(start: Start, policy: Policy, *, lots: int, sign: Int) -> Outcome:
         left = left - answers[0, :, 0, ANSWERED]
         cash += answers[0, :, 0, SPENT]
         messages += int(record["messages"].sum())
-    return Outcome(sign * (cash / lots - arrival), luck, (left == 0) & ~markets.broken, messages)
+    return MetaorderOutcome(
+        sign * (cash / lots - arrival), luck, (left == 0) & ~markets.broken, messages
+    )
 
 
 def constant(multiple: float, offset: int | str) -> Policy:
@@ -104,23 +106,36 @@ def even_total(view: View, multiple: float) -> float:
 TWAP = constant(1.0, "market")
 
 
-def both_ways(start: Start, policy: Policy, *, lots: int) -> Outcome:
+def both_ways(start: Start, policy: Policy, *, lots: int) -> MetaorderOutcome:
     """Every seed once as a buy and once as a sell, and the two averaged."""
     buy, sell = (execute(start, policy, lots=lots, sign=np.full(start.n, sign)) for sign in (1, -1))
-    return Outcome(
-        (buy.cost + sell.cost) / 2, (buy.luck + sell.luck) / 2, buy.kept & sell.kept, buy.messages + sell.messages
+    return MetaorderOutcome(
+        (buy.cost + sell.cost) / 2,
+        (buy.luck + sell.luck) / 2,
+        buy.kept & sell.kept,
+        buy.messages + sell.messages,
     )
 
 
-def compare(tried: Outcome, twap: Outcome) -> dict[str, Any]:
+def compare(tried: MetaorderOutcome, twap: MetaorderOutcome) -> dict[str, Any]:
     """Cost over that of TWAP as a share of TWAP's cost, paired by seed, with its standard error and failures."""
     kept = tried.kept & twap.kept
     if kept.sum() < 2:
-        return {"cost_vs_twap": float("nan"), "se": float("nan"), "ticks": float("nan"), "failed": int((~kept).sum())}
+        return {
+            "cost_vs_twap": float("nan"),
+            "se": float("nan"),
+            "ticks": float("nan"),
+            "failed": int((~kept).sum()),
+        }
     extra = less_control((tried.cost - twap.cost)[kept], (tried.luck - twap.luck)[kept])
     base = estimate(twap.cost[kept] - twap.luck[kept])[0]
     ticks, se = estimate(extra)
-    return {"cost_vs_twap": ticks / base, "se": se / base, "ticks": ticks, "failed": int((~kept).sum())}
+    return {
+        "cost_vs_twap": ticks / base,
+        "se": se / base,
+        "ticks": ticks,
+        "failed": int((~kept).sum()),
+    }
 
 
 def grid(start: Start, *, bar_volume: float) -> tuple[list[dict[str, Any]], int]:
@@ -155,12 +170,16 @@ def state_rule(narrow_ticks: float) -> Policy:
     return policy
 
 
-def try_state_rule(start: Start, *, bar_volume: float, narrow_ticks: float) -> tuple[dict[str, Any], int]:
+def try_state_rule(
+    start: Start, *, bar_volume: float, narrow_ticks: float
+) -> tuple[dict[str, Any], int]:
     """The state rule against TWAP, which also uses market orders only: what looking at the market is worth."""
     rows, messages = [], 0
     for participation in RULE_PARTICIPATIONS:
         lots = max(ORDER_BARS // 4, round(participation * bar_volume * ORDER_BARS))
-        twap, ruled = (both_ways(start, policy, lots=lots) for policy in (TWAP, state_rule(narrow_ticks)))
+        twap, ruled = (
+            both_ways(start, policy, lots=lots) for policy in (TWAP, state_rule(narrow_ticks))
+        )
         rows.append({"participation": participation, "lots": lots} | compare(ruled, twap))
         messages += twap.messages + ruled.messages
     return {"rule": RULE, "narrow_ticks": narrow_ticks, "rows": rows}, messages

@@ -40,27 +40,53 @@ PRICE = "share of the arrival price"
 PARENT = "share of the parent order"
 
 REWARD_FIELDS: dict[str, Field] = {
-    "fill_price": Field(PRICE, 0.5, 2.0, "average price of our fills in this step; benchmark_price where nothing filled"),
+    "fill_price": Field(
+        PRICE,
+        0.5,
+        2.0,
+        "average price of our fills in this step; benchmark_price where nothing filled",
+    ),
     "benchmark_price": Field(PRICE, 0.5, 2.0, "the market's average price in this step"),
-    "traded_share": Field(PARENT, 0.0, 1.0, "what we traded in this step, forced completion included"),
-    "half_spread": Field(PRICE, 0.0, 0.1, "half the bid-ask spread when the step was decided (0 where none is known)"),
-    "volatility": Field(PRICE, 0.0, 0.1, "standard deviation of a one-step return, known when the step was decided"),
+    "traded_share": Field(
+        PARENT, 0.0, 1.0, "what we traded in this step, forced completion included"
+    ),
+    "half_spread": Field(
+        PRICE, 0.0, 0.1, "half the bid-ask spread when the step was decided (0 where none is known)"
+    ),
+    "volatility": Field(
+        PRICE, 0.0, 0.1, "standard deviation of a one-step return, known when the step was decided"
+    ),
     "imbalance": Field("ratio", -1.0, 1.0, "displayed book, positive where it favours our order"),
     "inventory_left": Field(PARENT, 0.0, 1.0, "what is still to trade after this step"),
     "time_left": Field("share of the horizon", 0.0, 1.0, "time left after this step"),
-    "own_impact": Field(PRICE, -0.5, 0.5, "how far our trading so far has pushed the mid against us"),
+    "own_impact": Field(
+        PRICE, -0.5, 0.5, "how far our trading so far has pushed the mid against us"
+    ),
     "mid_before": Field(PRICE, 0.5, 2.0, "mid when the step was decided"),
     "mid_after": Field(PRICE, 0.5, 2.0, "mid at the end of the step"),
-    "no_order_mid": Field(PRICE, 0.5, 2.0, "mid at the end of the step in the same market without our order"),
-    "no_order_mid_before": Field(PRICE, 0.5, 2.0, "mid when the step was decided in the same market without our order"),
-    "news": Field(PRICE, -0.5, 0.5, "move of the mid in this step that our order did not cause and nobody can time: the"
-                  " move without our order in the simulated market, the mean move of all symbols on history"),
+    "no_order_mid": Field(
+        PRICE, 0.5, 2.0, "mid at the end of the step in the same market without our order"
+    ),
+    "no_order_mid_before": Field(
+        PRICE, 0.5, 2.0, "mid when the step was decided in the same market without our order"
+    ),
+    "news": Field(
+        PRICE,
+        -0.5,
+        0.5,
+        "move of the mid in this step that our order did not cause and nobody can time: the"
+        " move without our order in the simulated market, the mean move of all symbols on history",
+    ),
     "twap_fill_price": Field(PRICE, 0.5, 2.0, "price TWAP got in this step of the same episode"),
-    "twap_traded_share": Field(PARENT, 0.0, 1.0, "what TWAP traded in this step of the same episode"),
+    "twap_traded_share": Field(
+        PARENT, 0.0, 1.0, "what TWAP traded in this step of the same episode"
+    ),
     "twap_inventory_left": Field(PARENT, 0.0, 1.0, "what TWAP has still to trade after this step"),
-    "passive_share": Field(PARENT, 0.0, 1.0, "part of traded_share that our resting limit orders earned"),
+    "passive_share": Field(
+        PARENT, 0.0, 1.0, "part of traded_share that our resting limit orders earned"
+    ),
     "forced_share": Field(PARENT, 0.0, 1.0, "part of traded_share completed by force at the end"),
-}  # fmt: skip
+}
 """The attributes of `step`. Prices are divided by the arrival price and turned so that higher is better for our order,
 whether we sell or buy (a buy at p counts as 2 - p/arrival); `imbalance` and `news` are turned the same way."""
 
@@ -79,8 +105,12 @@ NETWORK_CONSTANTS: dict[str, Constant] = {
     "learning_rate": Constant(1e-5, 1e-2, 1e-3, "step size of Adam"),
     "exploration": Constant(0.05, 1.5, 1.0, "standard deviation of the first policy's noise"),
     "epochs": Constant(1, 10, 4, "passes over each batch (a whole number)"),
-    "gae_lambda": Constant(0.5, 1.0, 0.8, "how far advantages look ahead on history, where we move no price"),
-    "gae_lambda_dynamic": Constant(0.5, 1.0, 1.0, "the same in simulated markets, where our impact returns much later"),
+    "gae_lambda": Constant(
+        0.5, 1.0, 0.8, "how far advantages look ahead on history, where we move no price"
+    ),
+    "gae_lambda_dynamic": Constant(
+        0.5, 1.0, 1.0, "the same in simulated markets, where our impact returns much later"
+    ),
     "entropy_bonus": Constant(0.0, 0.05, 0.0, "reward for keeping noise"),
     "history": Constant(1, 16, 1, "observations of the past that forward() sees (a whole number)"),
     "action_zero": Constant(0.25, 4.0, 1.0, "multiple of the TWAP slice that an output of 0 means"),
@@ -89,7 +119,7 @@ NETWORK_CONSTANTS: dict[str, Constant] = {
 
 
 @dataclass(frozen=True)
-class Limits:
+class ModuleLimits:
     """What a module may cost."""
 
     source_bytes: int = 64_000
@@ -102,7 +132,7 @@ class Limits:
     feature_dim: int = 512
 
 
-LIMITS = Limits()
+LIMITS = ModuleLimits()
 
 
 @dataclass(frozen=True)
@@ -123,7 +153,10 @@ class Contract:
         return _GLOSSARIES.get(self.code_type, ())
 
 
-_ALWAYS = ("use only torch, nn, F and math", "deterministic: no clocks, no global state, no randomness of its own")
+_ALWAYS = (
+    "use only torch, nn, F and math",
+    "deterministic: no clocks, no global state, no randomness of its own",
+)
 
 _EXAMPLES: dict[str, tuple[str, ...]] = {
     "reward": (
@@ -337,9 +370,15 @@ CONTRACTS: dict[str, Contract] = {
 CODE_TYPES: tuple[str, ...] = tuple(CONTRACTS)
 
 _GLOSSARIES: dict[str, tuple[str, ...]] = {
-    "reward": tuple(f"step.{name}: {f.unit}, {f.low:g} to {f.high:g}; {f.help}" for name, f in REWARD_FIELDS.items()),
+    "reward": tuple(
+        f"step.{name}: {f.unit}, {f.low:g} to {f.high:g}; {f.help}"
+        for name, f in REWARD_FIELDS.items()
+    ),
     "network": (
-        *(f"{name}: {c.low:g} to {c.high:g}, default {c.default:g}; {c.help}" for name, c in NETWORK_CONSTANTS.items()),
+        *(
+            f"{name}: {c.low:g} to {c.high:g}, default {c.default:g}; {c.help}"
+            for name, c in NETWORK_CONSTANTS.items()
+        ),
         f"obs[..., i] holds, in this order: {', '.join(OBSERVATION_FIELDS)}",
     ),
     "profiling": tuple(

@@ -26,13 +26,18 @@ module name to source text; a module that is not designed keeps its default.
 
 def contracts_page() -> str:
     """The whole page as text."""
-    rows = "".join(f"| `{name}` | {GRAMMAR_TOKENS[name]} | {GRAMMAR_BYTES[name]} |\n" for name in CONTRACTS)
+    rows = "".join(
+        f"| `{name}` | {GRAMMAR_TOKENS[name]} | {GRAMMAR_BYTES[name]} |\n" for name in CONTRACTS
+    )
     return HEAD + rows + "".join(_section(contract) for contract in CONTRACTS.values())
 
 
 def _section(contract: Contract) -> str:
     rules = "".join(f"- {rule}\n" for rule in contract.rules)
-    names = "".join(f"- `{name}`: {text}\n" for name, text in (line.split(": ", 1) for line in contract.glossary))
+    names = "".join(
+        f"- `{name}`: {text}\n"
+        for name, text in (line.split(": ", 1) for line in contract.glossary)
+    )
     glossary = f"\nNames:\n\n{names}" if names else ""
     examples = "".join(f"\n```python\n{example}```\n" for example in contract.examples)
     head = f"\n## {contract.title} (`{contract.code_type}`)\n\n{contract.task}\n\n`{contract.signature}`\n\n"

@@ -17,7 +17,9 @@ def default_source(code_type: str) -> str:
     """A module's default without docstrings and annotations; that of the imagination is used only where one is asked for."""
     if code_type == "profiling":
         values = MarketProfile()
-        lines = "".join(f'        "{name}": {getattr(values, name)!r},\n' for name in PROFILE_RANGES)
+        lines = "".join(
+            f'        "{name}": {getattr(values, name)!r},\n' for name in PROFILE_RANGES
+        )
         return f"def profile():\n    return {{\n{lines}    }}\n"
     text = Path(__file__).with_name("defaults.py").read_text(encoding="utf-8")
     entry = CONTRACTS[code_type].entry

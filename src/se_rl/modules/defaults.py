@@ -22,8 +22,14 @@ def reward(step: Any) -> Tensor:
     of the episodes. Marking to the mid without our order books our impact when it is paid, not when it is made.
     """
     move = step.no_order_mid - step.no_order_mid_before - step.news
-    own = step.traded_share * (step.fill_price - step.no_order_mid_before) + step.inventory_left * move
-    twap = step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before) + step.twap_inventory_left * move
+    own = (
+        step.traded_share * (step.fill_price - step.no_order_mid_before)
+        + step.inventory_left * move
+    )
+    twap = (
+        step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
+        + step.twap_inventory_left * move
+    )
     return own - twap
 
 
@@ -70,7 +76,9 @@ def imagine(bars: Tensor, generator: torch.Generator) -> Tensor:
     Signs and sizes are drawn for the whole batch and per path, so that what symbols have in common stays common.
     """
     mirror = torch.randint(0, 2, (1, 1, 1), generator=generator).to(bars.dtype) * 2.0 - 1.0
-    stretch = torch.exp(0.2 * torch.randn((bars.shape[0], 1, 1), generator=generator, dtype=bars.dtype))
+    stretch = torch.exp(
+        0.2 * torch.randn((bars.shape[0], 1, 1), generator=generator, dtype=bars.dtype)
+    )
     start = bars[:, :1, :1].log()
     prices = torch.exp(start + mirror * stretch * (bars[..., :4].log() - start))
     top, bottom = prices.amax(-1), prices.amin(-1)

@@ -107,7 +107,10 @@ NETWORK: Rules = {
     "entropy_bonus": _one_of("0.0 0.001 0.003 0.01"),
     "action_zero": _one_of("0.5 0.75 1.0 1.25 1.5 2.0"),
     "action_scale": _one_of("0.25 0.5 1.0 1.5 2.0"),
-    "family": (*(f"{n}\n<init><flat>" for n in (1, 2, 3)), *(f"{n}\n<init><sequence>" for n in (4, 8, 16))),
+    "family": (
+        *(f"{n}\n<init><flat>" for n in (1, 2, 3)),
+        *(f"{n}\n<init><sequence>" for n in (4, 8, 16)),
+    ),
     "init": (
         "\n    def __init__(self, obs_dim, history):\n"
         "        super().__init__()\n"
@@ -245,12 +248,17 @@ def _profiling(must: tuple[int, ...] = (0, 4, 8)) -> Rules:
     for i, names in enumerate(groups):
         lines = tuple(f'        "{name}": <{name}>,\n' for name in names)
         rules[f"group_{i}"] = lines if i in must else ("", *lines)
-    return rules | {name: _near(getattr(usual, name), *limits) for name, limits in PROFILE_RANGES.items()}
+    return rules | {
+        name: _near(getattr(usual, name), *limits) for name, limits in PROFILE_RANGES.items()
+    }
 
 
 def _near(default: float, low: float, high: float) -> tuple[str, ...]:
     """Numbers from half to double the default that lie in the range."""
-    values = [min(max(float(f"{default * factor:.3g}"), low), high) for factor in (0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0)]
+    values = [
+        min(max(float(f"{default * factor:.3g}"), low), high)
+        for factor in (0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 2.0)
+    ]
     return tuple(str(value) for value in dict.fromkeys(values))
 
 
@@ -278,11 +286,17 @@ def grammar(code_type: str) -> str:
     """
 
     def alternative(text: str) -> str:
-        cut = ([piece] if is_rule else map(json.dumps, re.findall(r"\w+|\W", piece)) for is_rule, piece in _parts(text))
+        cut = (
+            [piece] if is_rule else map(json.dumps, re.findall(r"\w+|\W", piece))
+            for is_rule, piece in _parts(text)
+        )
         return " ".join(chain.from_iterable(cut)) or '""'
 
     rules = PRODUCTIONS[code_type]
-    return "".join(f"{name}: {' | '.join(alternative(text) for text in texts)}\n" for name, texts in rules.items())
+    return "".join(
+        f"{name}: {' | '.join(alternative(text) for text in texts)}\n"
+        for name, texts in rules.items()
+    )
 
 
 def random_design(code_type: str, rng: np.random.Generator) -> str:
@@ -317,7 +331,10 @@ def _choices(rules: Rules) -> int:
         texts = [text for text, _ in openings]
 
         def forks(text: str) -> int:
-            return sum(len({t[i : i + 1] for t in texts if t.startswith(text[:i])}) > 1 for i in range(len(text) + 1))
+            return sum(
+                len({t[i : i + 1] for t in texts if t.startswith(text[:i])}) > 1
+                for i in range(len(text) + 1)
+            )
 
         return max(forks(text) + (most(rest) if rest else 0) for text, rest in openings)
 

@@ -16,7 +16,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from se_rl.data.market_data import DataError
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS, NETWORK_CONSTANTS, PROFILE_RANGES, MarketProfile
+from se_rl.modules.contracts import (
+    CODE_TYPES,
+    CONTRACTS,
+    NETWORK_CONSTANTS,
+    PROFILE_RANGES,
+    MarketProfile,
+)
 
 if TYPE_CHECKING:
     from se_rl.modules.defaults import Modules
@@ -52,7 +58,13 @@ REFUSED_ATTRIBUTES = words(
     "record_stream from_file memmap compile backward mro with_traceback getfield setfield setflags byteswap _evaluate"
 ) | {
     name
-    for kind in (types.FrameType, types.CodeType, types.GeneratorType, types.CoroutineType, types.TracebackType)
+    for kind in (
+        types.FrameType,
+        types.CodeType,
+        types.GeneratorType,
+        types.CoroutineType,
+        types.TracebackType,
+    )
     for name in dir(kind)
     if "_" in name and not name.startswith("_")
 }
@@ -91,7 +103,9 @@ def load_module(source: str, code_type: str) -> Any:
     entry = namespace.get(contract.entry)
     is_class = isinstance(entry, type) and issubclass(entry, namespace["torch"].nn.Module)
     if not callable(entry) or is_class != contract.signature.startswith("class"):
-        raise ModuleError(f"`{contract.entry}` is missing or of the wrong kind; write `{contract.signature}`")
+        raise ModuleError(
+            f"`{contract.entry}` is missing or of the wrong kind; write `{contract.signature}`"
+        )
     if code_type == "network":
         _check_constants(entry)
     return _market_profile(entry) if code_type == "profiling" else entry
@@ -102,12 +116,18 @@ def load_design(sources: Mapping[str, str]) -> Modules:
     from se_rl.modules.defaults import Modules
 
     parts = {"profiling": "profile", "imagination": "imagine"}
-    return Modules(**{parts.get(name, name): load_module(source, name) for name, source in sources.items()})
+    return Modules(
+        **{parts.get(name, name): load_module(source, name) for name, source in sources.items()}
+    )
 
 
 def one_line(error: BaseException, code_type: str) -> str:
     """An error of a module as one printable line: where in its source, what kind, what it said."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == f"<{code_type}>"]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename == f"<{code_type}>"
+    ]
     line = frames[-1].lineno if frames else getattr(error, "lineno", None)
     where = f"line {line}: " if line else ""
     said = "".join(c if c.isprintable() else " " for c in str(error))
@@ -115,8 +135,12 @@ def one_line(error: BaseException, code_type: str) -> str:
 
 
 def _builtins() -> dict[str, Any]:
-    def importer(name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0) -> Any:
-        from_library = isinstance(fromlist, list)  # C code of torch and numpy looks up its own modules through this
+    def importer(
+        name: str, scope: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
+    ) -> Any:
+        from_library = isinstance(
+            fromlist, list
+        )  # C code of torch and numpy looks up its own modules through this
         if not from_library and (level or name not in IMPORTS | {"__future__"}):
             raise ImportError(f"{name} may not be imported; use only torch, nn, F and math")
         return __import__(name, scope, local, fromlist, level)
@@ -128,8 +152,14 @@ def _builtins() -> dict[str, Any]:
 def _check_constants(network: type) -> None:
     for name, known in NETWORK_CONSTANTS.items():
         value = getattr(network, name, known.default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not known.low <= value <= known.high:
-            raise ModuleError(f"{name} = {value!r} is out of range; set a number from {known.low:g} to {known.high:g}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not known.low <= value <= known.high
+        ):
+            raise ModuleError(
+                f"{name} = {value!r} is out of range; set a number from {known.low:g} to {known.high:g}"
+            )
 
 
 def _market_profile(profile: Any) -> MarketProfile:
@@ -141,7 +171,9 @@ def _market_profile(profile: Any) -> MarketProfile:
         raise ModuleError(f"profile() returned {type(numbers).__name__}; return a dict of numbers")
     for name, value in numbers.items():
         if name not in PROFILE_RANGES:
-            raise ModuleError(f"profile() names {str(name)[:60]!r}, which no market has; use names of the contract")
+            raise ModuleError(
+                f"profile() names {str(name)[:60]!r}, which no market has; use names of the contract"
+            )
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ModuleError(f"profile() sets {name} to {str(value)[:60]!r}; give a number")
     try:
@@ -157,7 +189,9 @@ def public_names(module_name: str) -> frozenset[str]:
     if module_name == "torch":
         kinds = (module.dtype, module.layout, module.memory_format)
         names = {name for name in dir(module) if isinstance(getattr(module, name, None), kinds)}
-        names |= TORCH_EXTRAS | set(dir(module._C._VariableFunctions)) | set(module.functional.__all__)
+        names |= (
+            TORCH_EXTRAS | set(dir(module._C._VariableFunctions)) | set(module.functional.__all__)
+        )
     elif module_name.startswith("torch"):
         names = {name for name in dir(module) if _is_of_torch(getattr(module, name))}
     elif module_name == "typing":
@@ -166,7 +200,9 @@ def public_names(module_name: str) -> frozenset[str]:
         names = set(getattr(module, "__all__", dir(module)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        modules = {name for name in names if isinstance(getattr(module, name, None), types.ModuleType)}
+        modules = {
+            name for name in names if isinstance(getattr(module, name, None), types.ModuleType)
+        }
     return frozenset(name for name in names - modules - REFUSED_NAMES if not name.startswith("_"))
 
 

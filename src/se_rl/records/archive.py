@@ -16,7 +16,16 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, Engine, Select, Table, func, select
 
 from se_rl.config import ConfigError
-from se_rl.records.entries import Adapter, Candidate, Evaluation, Event, Instruction, ModelCall, key_of, sha256
+from se_rl.records.entries import (
+    Adapter,
+    Candidate,
+    Evaluation,
+    Event,
+    Instruction,
+    ModelCall,
+    key_of,
+    sha256,
+)
 from se_rl.records.files import FULL, write_bytes
 from se_rl.records.schema import (
     ADAPTER,
@@ -51,7 +60,9 @@ class Archive:
         self._engine, self.blobs, self.place, self.read_only = engine, blobs, place, read_only
 
     @classmethod
-    def open(cls, url_or_path: str | Path, *, blobs: Path | None = None, read_only: bool = False) -> Archive:
+    def open(
+        cls, url_or_path: str | Path, *, blobs: Path | None = None, read_only: bool = False
+    ) -> Archive:
         """The archive in this SQLite file or behind this URL, made where there is none.
 
         `blobs` is by default the folder of that name beside the file. One of an older se-rl is brought up to date.
@@ -59,7 +70,9 @@ class Archive:
         engine, place = open_engine(url_or_path, read_only=read_only)
         if blobs is None and "://" in str(url_or_path):
             raise ConfigError(f"the archive {place} needs a folder for its files; give blobs")
-        archive = cls(engine, blobs or Path(url_or_path).parent / "blobs", place, read_only=read_only)
+        archive = cls(
+            engine, blobs or Path(url_or_path).parent / "blobs", place, read_only=read_only
+        )
         try:
             return archive._checked(url_or_path)
         except BaseException:
@@ -100,7 +113,11 @@ class Archive:
                 write_bytes(self._blob_path(name), content)
             except OSError as error:
                 full = error.errno in FULL
-                why = "have no room left on their disk; make room" if full else f"cannot be written ({error.strerror})"
+                why = (
+                    "have no room left on their disk; make room"
+                    if full
+                    else f"cannot be written ({error.strerror})"
+                )
                 raise ArchiveError(f"the files in {self.blobs} {why}, {AGAIN}") from error
         return name
 
@@ -126,12 +143,21 @@ class Archive:
         """Store a design and the text of its modules by code_type; modules that an earlier design had may be left out."""
         for code_type, text in sources.items():
             if c.modules.get(code_type) != self.put_blob(text.encode()):
-                raise ValueError(f"the source of {code_type} is not the one that design {c.id} names")
-        parents = ((LINEAGE, {"child": c.id, "place": i, "parent": parent}) for i, parent in enumerate(c.parents))
+                raise ValueError(
+                    f"the source of {code_type} is not the one that design {c.id} names"
+                )
+        parents = (
+            (LINEAGE, {"child": c.id, "place": i, "parent": parent})
+            for i, parent in enumerate(c.parents)
+        )
         known = self._modules(c.modules.values())
         new = sorted({(sha, code_type) for code_type, sha in c.modules.items()} - known)
-        modules = ((MODULE_VERSION, {"hash": sha, "kind": kind, "candidate": c.id}) for sha, kind in new)
-        return self._write("proposed", f"proposed {c.id}", vars(c), (CANDIDATE, {}), *parents, *modules)
+        modules = (
+            (MODULE_VERSION, {"hash": sha, "kind": kind, "candidate": c.id}) for sha, kind in new
+        )
+        return self._write(
+            "proposed", f"proposed {c.id}", vars(c), (CANDIDATE, {}), *parents, *modules
+        )
 
     def add_evaluation(self, e: Evaluation, *, key: str) -> bool:
         """Store what one training and its scoring gave."""
@@ -167,13 +193,19 @@ class Archive:
     def candidate(self, id_prefix: str) -> Candidate:
         """The design whose id begins like this."""
         known = self.candidates()
-        found = [c for c in known if c.id == id_prefix] or [c for c in known if c.id.startswith(id_prefix)]
+        found = [c for c in known if c.id == id_prefix] or [
+            c for c in known if c.id.startswith(id_prefix)
+        ]
         if len(found) == 1:
             return found[0]
         if found:
             names = ", ".join(c.id for c in found[:3]) + (", ..." if len(found) > 3 else "")
-            raise ConfigError(f"{id_prefix!r} begins the ids of {len(found)} designs ({names}); write more of one")
-        raise ConfigError(f"there is no design {id_prefix!r} among {len(known)} in {self.place}; se-rl show lists them")
+            raise ConfigError(
+                f"{id_prefix!r} begins the ids of {len(found)} designs ({names}); write more of one"
+            )
+        raise ConfigError(
+            f"there is no design {id_prefix!r} among {len(known)} in {self.place}; se-rl show lists them"
+        )
 
     def lineage(self, candidate: str) -> list[Candidate]:
         """The design of this id and all it descends from, the youngest first."""
@@ -234,15 +266,21 @@ class Archive:
         with self._transaction() as connection:
             standing = connection.execute(select(EVENT.c.kind).where(EVENT.c.key == key)).scalar()
             if standing not in (None, kind):
-                raise ValueError(f"key {key} is that of an event {standing!r} and cannot be one of {kind!r} too")
+                raise ValueError(
+                    f"key {key} is that of an event {standing!r} and cannot be one of {kind!r} too"
+                )
             if standing:
                 return False
             digest = key_of(at, kind, key, text)
             values = {"at": at, "kind": kind, "key": key, "payload": text, "digest": digest}
-            seq = connection.execute(EVENT.insert().values(values).returning(EVENT.c.seq)).scalar_one()
+            seq = connection.execute(
+                EVENT.insert().values(values).returning(EVENT.c.seq)
+            ).scalar_one()
             for table, own in rows:
                 known = {"seq": seq, **json.loads(text), **own}
-                connection.execute(table.insert().values({c.name: known[c.name] for c in table.columns}))
+                connection.execute(
+                    table.insert().values({c.name: known[c.name] for c in table.columns})
+                )
         return True
 
     def _read(self, statement: Select[Any]) -> list[Event]:
@@ -250,17 +288,30 @@ class Archive:
             rows = connection.execute(statement).all()
         for row in rows:
             if not _is_whole(row):
-                raise ArchiveError(f"{self.place} {DAMAGED} (event {row.seq} is not as it was written)")
+                raise ArchiveError(
+                    f"{self.place} {DAMAGED} (event {row.seq} is not as it was written)"
+                )
         return [Event(row.seq, row.at, row.kind, row.key, json.loads(row.payload)) for row in rows]
 
     def _records(self, kind: type[Record], table: Table, *where: Any) -> list[Record]:
-        statement = select(EVENT).join(table, table.c.seq == EVENT.c.seq).where(*where).order_by(EVENT.c.seq)
-        return [kind(**{k: _frozen(v) for k, v in found.payload.items()}) for found in self._read(statement)]
+        statement = (
+            select(EVENT)
+            .join(table, table.c.seq == EVENT.c.seq)
+            .where(*where)
+            .order_by(EVENT.c.seq)
+        )
+        return [
+            kind(**{k: _frozen(v) for k, v in found.payload.items()})
+            for found in self._read(statement)
+        ]
 
     def _modules(self, hashes: Iterable[str]) -> set[tuple[str, str]]:
         with self._transaction() as connection:
             wanted = MODULE_VERSION.c.hash.in_(list(hashes))
-            return {(row.hash, row.kind) for row in connection.execute(select(MODULE_VERSION).where(wanted))}
+            return {
+                (row.hash, row.kind)
+                for row in connection.execute(select(MODULE_VERSION).where(wanted))
+            }
 
     def _blob_path(self, sha: str) -> Path:
         return self.blobs / sha[:2] / sha[2:]

@@ -69,21 +69,31 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            names = {file.name for file in self.path.iterdir()}  # looked at once: another run may be making its own
+            names = {
+                file.name for file in self.path.iterdir()
+            }  # looked at once: another run may be making its own
             if names and not names & {self.lock.name, self.archive.name}:
-                raise ConfigError(f"{self.path} is not empty and holds no run; choose another --out")
+                raise ConfigError(
+                    f"{self.path} is not empty and holds no run; choose another --out"
+                )
             held = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise ConfigError(f"{self.path} cannot hold a run: {error.strerror}; choose another --out") from None
+            raise ConfigError(
+                f"{self.path} cannot hold a run: {error.strerror}; choose another --out"
+            ) from None
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             holder = os.pread(held, 20, 0).decode(errors="replace").strip()
             os.close(held)
             if not isinstance(error, BlockingIOError):
-                raise ConfigError(f"{self.path} cannot be locked: {error.strerror}; choose another --out") from None
+                raise ConfigError(
+                    f"{self.path} cannot be locked: {error.strerror}; choose another --out"
+                ) from None
             who = f"process {holder}" if holder else "another process"
-            raise ConfigError(f"{self.path} is in use by {who}; wait for it or choose another --out") from None
+            raise ConfigError(
+                f"{self.path} is in use by {who}; wait for it or choose another --out"
+            ) from None
         with suppress(OSError):  # the number is a courtesy: a full disk shall not speak up here
             os.ftruncate(held, 0)
             os.pwrite(held, f"{os.getpid()}\n".encode(), 0)
@@ -105,13 +115,17 @@ class RunFolder:
         if isinstance(error, OSError) and error.errno in FULL:
             from se_rl.records.schema import AGAIN, ArchiveError
 
-            raise ArchiveError(f"{self.path} has no room left on its disk; make room, {AGAIN}") from error
+            raise ArchiveError(
+                f"{self.path} has no room left on its disk; make room, {AGAIN}"
+            ) from error
 
     def check_config(self, config: Mapping[str, Any]) -> bool:
         """Store the settings at the first use (False); later see that they are the same (True: the run is resumed)."""
         import yaml
 
-        given = json.loads(json.dumps(config, default=str))  # as a file would give it back: lists, texts for paths
+        given = json.loads(
+            json.dumps(config, default=str)
+        )  # as a file would give it back: lists, texts for paths
         if not self.config.exists():
             if self.archive.exists():
                 raise ConfigError(

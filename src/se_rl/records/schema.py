@@ -61,7 +61,9 @@ _FAULTS = {  # what a database says, and what that means for a user
 }
 
 METADATA = MetaData()
-_Long = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows only in a column that is called INTEGER
+_Long = BigInteger().with_variant(
+    Integer, "sqlite"
+)  # SQLite numbers rows only in a column that is called INTEGER
 
 
 def _name(title: str) -> Column[str]:
@@ -80,7 +82,9 @@ def _seq() -> Column[int]:
     return Column("seq", _Long, ForeignKey("event.seq"), nullable=False, unique=True)
 
 
-META = Table("meta", METADATA, Column("schema_version", Integer, primary_key=True), Column("created", Double))
+META = Table(
+    "meta", METADATA, Column("schema_version", Integer, primary_key=True), Column("created", Double)
+)
 EVENT = Table(
     "event",
     METADATA,
@@ -123,9 +127,21 @@ EVALUATION = Table(
     *map(_text, ("status", "arrays", "policy", "curve")),
 )
 INSTRUCTION = Table(
-    "instruction", METADATA, _name("id"), _seq(), *map(_text, ("kind", "operator")), _count("iteration")
+    "instruction",
+    METADATA,
+    _name("id"),
+    _seq(),
+    *map(_text, ("kind", "operator")),
+    _count("iteration"),
 )
-ADAPTER = Table("adapter", METADATA, _name("id"), _seq(), *map(_text, ("parent", "weights")), _count("iteration"))
+ADAPTER = Table(
+    "adapter",
+    METADATA,
+    _name("id"),
+    _seq(),
+    *map(_text, ("parent", "weights")),
+    _count("iteration"),
+)
 MODEL_CALL = Table(
     "model_call",
     METADATA,
@@ -136,10 +152,14 @@ MODEL_CALL = Table(
     Column("usd", Double, nullable=False),
     Column("seconds", Double, nullable=False),
 )
-TEST_USE = Table("test_use", METADATA, _name("key"), _seq(), *map(_text, ("data_hash", "candidate")))
+TEST_USE = Table(
+    "test_use", METADATA, _name("key"), _seq(), *map(_text, ("data_hash", "candidate"))
+)
 
 for _verb in ("UPDATE", "DELETE"):
-    _refusal = f"BEFORE {_verb} ON event BEGIN SELECT RAISE(ABORT, 'events are only ever appended'); END"
+    _refusal = (
+        f"BEFORE {_verb} ON event BEGIN SELECT RAISE(ABORT, 'events are only ever appended'); END"
+    )
     _trigger = DDL(f"CREATE TRIGGER event_refuses_{_verb.lower()} {_refusal}")
     event.listen(EVENT, "after_create", _trigger.execute_if(dialect="sqlite"))
 
@@ -165,16 +185,22 @@ def _sqlite(path: Path, read_only: bool) -> Engine:
     address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
 
     def connect() -> sqlite3.Connection:
-        made = sqlite3.connect(address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False)
+        made = sqlite3.connect(
+            address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
+        )
         made.execute("PRAGMA foreign_keys = ON")
         made.execute("PRAGMA synchronous = FULL")
         tables = [name for (name,) in made.execute("SELECT name FROM sqlite_master")]
-        if not read_only and (not tables or META.name in tables):  # a stranger's database is left as it is
+        if not read_only and (
+            not tables or META.name in tables
+        ):  # a stranger's database is left as it is
             made.execute("PRAGMA journal_mode = WAL")
         return made
 
     engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-    begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"  # left to itself the driver makes tables outside transactions
+    begin = (
+        "BEGIN" if read_only else "BEGIN IMMEDIATE"
+    )  # left to itself the driver makes tables outside transactions
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
 
@@ -187,7 +213,9 @@ def transaction(engine: Engine, place: str) -> Iterator[Connection]:
             yield connection
     except (SQLAlchemyError, sqlite3.Error) as error:
         said = str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
-        told = next((words for sign, words in _FAULTS.items() if sign in said), f"cannot be used: {said}")
+        told = next(
+            (words for sign, words in _FAULTS.items() if sign in said), f"cannot be used: {said}"
+        )
         raise ArchiveError(f"{place} {told}") from error
 
 
@@ -201,7 +229,9 @@ def prepare(connection: Connection, place: str) -> None:
     version = stored_version(connection, place)
     for older in range(version, SCHEMA_VERSION):
         if older not in MIGRATIONS:
-            raise ArchiveError(f"{place} has schema {older}, which this se-rl no longer reads; use an older se-rl")
+            raise ArchiveError(
+                f"{place} has schema {older}, which this se-rl no longer reads; use an older se-rl"
+            )
         MIGRATIONS[older](connection)
     if version < SCHEMA_VERSION:
         connection.execute(META.update().values(schema_version=SCHEMA_VERSION))

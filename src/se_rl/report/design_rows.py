@@ -17,10 +17,10 @@ import numpy.typing as npt
 from rich.table import Table
 from rich.text import Text
 
-from se_rl.evaluation.standing import standing
 from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation
 from se_rl.report.terminal import number
 from se_rl.sandbox.calls import printable
+from se_rl.scoring.standing import standing
 
 if TYPE_CHECKING:
     from se_rl.records.archive import Archive
@@ -43,7 +43,10 @@ def design_rows(archive: Archive) -> list[dict[str, Any]]:
     for evaluation in archive.evaluations():
         trained.setdefault(evaluation.candidate, []).append(evaluation)
     scores = {name: scoring.by_rung(evaluations) for name, evaluations in trained.items()}
-    fates = {str(e.payload.get("candidate")): _fate(e.kind, e.payload) for e in archive.events("dropped", "promoted")}
+    fates = {
+        str(e.payload.get("candidate")): _fate(e.kind, e.payload)
+        for e in archive.events("dropped", "promoted")
+    }
     rows = []
     for c in candidates:
         mine = {} if c.twin else scores.get(c.id, {})
@@ -52,7 +55,14 @@ def design_rows(archive: Archive) -> list[dict[str, Any]]:
         gain = _gain(mine, scores.get(c.parents[0], {})) if c.parents else None
         verdict = _verdict(c, trained.get(c.id, []), best=best, fate=fates.get(c.id, ""))
         row = {"id": c.id, "iteration": c.iteration, "operator": c.operator, "module": c.module}
-        row |= {"parents": list(c.parents), "rung": rung, "score": score, "se": se, "gain": gain, "verdict": verdict}
+        row |= {
+            "parents": list(c.parents),
+            "rung": rung,
+            "score": score,
+            "se": se,
+            "gain": gain,
+            "verdict": verdict,
+        }
         rows.append(row)
     return rows
 
@@ -70,12 +80,18 @@ class OverDefault:
     """
 
     def __init__(self, archive: Archive) -> None:
-        config = next((event.payload.get("config") or {} for event in archive.events("run_started")), {})
-        share = {"static": 1.0, "dynamic": 0.0}.get(config.get("worlds", "both"), config.get("static_share", 0.6))
+        config = next(
+            (event.payload.get("config") or {} for event in archive.events("run_started")), {}
+        )
+        share = {"static": 1.0, "dynamic": 0.0}.get(
+            config.get("worlds", "both"), config.get("static_share", 0.6)
+        )
         self._weights = {"static": share, "dynamic": 1.0 - share}
         origin = next((c.id for c in archive.candidates() if c.operator == DEFAULT), "")
         self._default = {(e.rung, e.seed): e for e in archive.evaluations(origin) if e.ok}
-        self._arrays = lru_cache(maxsize=64)(lambda sha: _load(archive.blob(sha)))  # the default's are wanted each time
+        self._arrays = lru_cache(maxsize=64)(
+            lambda sha: _load(archive.blob(sha))
+        )  # the default's are wanted each time
 
     def by_rung(self, evaluations: Sequence[Evaluation]) -> dict[int, Estimate]:
         """The score of one design at each rung where it can be paired."""
@@ -85,7 +101,11 @@ class OverDefault:
 
     def of(self, evaluations: Sequence[Evaluation]) -> Estimate | None:
         """Mean and error over trainings that the default went through with the same rung and seed; None without any."""
-        pairs = [(e, self._default[e.rung, e.seed]) for e in evaluations if e.ok and (e.rung, e.seed) in self._default]
+        pairs = [
+            (e, self._default[e.rung, e.seed])
+            for e in evaluations
+            if e.ok and (e.rung, e.seed) in self._default
+        ]
         if not pairs:
             return None
         own, default = ([self._arrays(e.arrays) for e in side] for side in zip(*pairs, strict=True))
@@ -102,7 +122,9 @@ def _load(content: bytes) -> Arrays:
 
 def curves(archive: Archive, evaluations: Sequence[Evaluation]) -> dict[str, list[float]]:
     """The rewards during the longest training, world by world."""
-    longest = max((e for e in evaluations if e.curve), key=lambda e: (e.rung, -e.seed), default=None)
+    longest = max(
+        (e for e in evaluations if e.curve), key=lambda e: (e.rung, -e.seed), default=None
+    )
     rows = json.loads(archive.blob(longest.curve)) if longest else []
     found = {}
     for name in ("reward_static", "reward_dynamic"):
@@ -124,7 +146,11 @@ def _gain(mine: Mapping[int, Estimate], theirs: Mapping[int, Estimate]) -> float
 
 
 def _fate(kind: str, payload: Mapping[str, Any]) -> str:
-    return f"dropped: {payload.get('reason', '')}" if kind == "dropped" else f"reached rung {payload.get('rung', '?')}"
+    return (
+        f"dropped: {payload.get('reason', '')}"
+        if kind == "dropped"
+        else f"reached rung {payload.get('rung', '?')}"
+    )
 
 
 def _verdict(c: Candidate, evaluations: Sequence[Evaluation], *, best: str, fate: str) -> str:
@@ -165,7 +191,9 @@ def design_line(row: Mapping[str, Any]) -> str:
     what = " ".join(part for part in (cells["operator"], cells["module"], origin) if part)
     facts = [f"design {cells['design']}" + (f" ({what})" if what else "")]
     facts += [f"rung {cells['rung']}"] if cells["rung"] else []
-    facts += [f"{cells['over default']} bps over the default"] if row.get("score") is not None else []
+    facts += (
+        [f"{cells['over default']} bps over the default"] if row.get("score") is not None else []
+    )
     facts += [f"gain {cells['gain']}"] if row.get("gain") is not None else []
     return f"{', '.join(facts)}: {cells['verdict']}"
 
@@ -195,7 +223,9 @@ def _style(row: Mapping[str, Any]) -> str:
 def score_text(row: Mapping[str, Any]) -> str:
     """A score with its standard error."""
     se = row.get("se")
-    return signed(row.get("score")) + (f" ± {number(se)}" if isinstance(se, int | float) and math.isfinite(se) else "")
+    return signed(row.get("score")) + (
+        f" ± {number(se)}" if isinstance(se, int | float) and math.isfinite(se) else ""
+    )
 
 
 def signed(value: Any, decimals: int = 2) -> str:

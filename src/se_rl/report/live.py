@@ -15,7 +15,15 @@ from rich.live import Live
 from rich.text import Text
 
 from se_rl.records.entries import DEFAULT
-from se_rl.report.design_rows import NEW_BEST, SHORT, design_line, design_table, score_text, signed, verdict_of
+from se_rl.report.design_rows import (
+    NEW_BEST,
+    SHORT,
+    design_line,
+    design_table,
+    score_text,
+    signed,
+    verdict_of,
+)
 from se_rl.report.terminal import number
 from se_rl.sandbox.calls import printable
 
@@ -31,7 +39,9 @@ Payload = Mapping[str, Any]
 class LiveRun:
     """Shows a run's events on stderr (or `console`); nothing when quiet. An error of drawing is no error of the run."""
 
-    def __init__(self, *, quiet: bool = False, title: str = "", console: Console | None = None) -> None:
+    def __init__(
+        self, *, quiet: bool = False, title: str = "", console: Console | None = None
+    ) -> None:
         self._console = console or Console(stderr=True)
         self._screen = self._console.is_terminal and not self._console.is_dumb_terminal
         self._off, self._over = quiet, threading.Event()
@@ -105,24 +115,37 @@ class LiveRun:
         if self._off:
             return Text("")
         story, elapsed = self._story, int(time.monotonic() - self._started)
-        state = (f"iteration {story.of_all()}", f"{elapsed // 60}:{elapsed % 60:02d} elapsed", self._time_left())
-        room = max(3, min(LATEST, self._console.height - 12))
-        notes = (story.moved, story.designer, story.end or (f"now: {self._stage}" if self._stage else ""))
+        state = (
+            f"iteration {story.of_all()}",
+            f"{elapsed // 60}:{elapsed % 60:02d} elapsed",
+            self._time_left(),
+        )
+        sandbox = max(3, min(LATEST, self._console.height - 12))
+        notes = (
+            story.moved,
+            story.designer,
+            story.end or (f"now: {self._stage}" if self._stage else ""),
+        )
         return Group(
             Text(printable(story.about), style="bold"),
             Text(printable(" · ".join(part for part in state if part))),
             Text(printable(f"best so far: {story.best or 'none yet'}")),
-            design_table(story.finished()[-room:], width=self._console.width),
+            design_table(story.finished()[-sandbox:], width=self._console.width),
             *(Text(printable(note)) for note in notes if note),
         )
 
     def _open(self) -> None:
         self._live = Live(
-            get_renderable=self._draw, console=self._console, auto_refresh=False, vertical_overflow="crop",
+            get_renderable=self._draw,
+            console=self._console,
+            auto_refresh=False,
+            vertical_overflow="crop",
             redirect_stdout=sys.stdout.isatty(),
-        )  # fmt: skip
+        )
         self._live.start(refresh=True)
-        threading.Thread(target=self._tick, args=(self._live,), daemon=True, name="live-run").start()
+        threading.Thread(
+            target=self._tick, args=(self._live,), daemon=True, name="live-run"
+        ).start()
 
     def _tick(self, live: Live) -> None:
         """Keep the clock going while a training takes its time; our own thread, so that its errors are ours too."""
@@ -159,11 +182,16 @@ class Story:
         self._said: dict[str, str] = {}
         self._iteration, self._of, self._best = 0, "", ""
         self._takes: dict[str, Callable[[Payload, bool], str]] = {
-            "run_started": self._run_started, "estimate": self._estimated, "proposed": self._proposed,
+            "run_started": self._run_started,
+            "estimate": self._estimated,
+            "proposed": self._proposed,
             "repeated": self._proposed,
-            "evaluated": self._evaluated, "dropped": self._dropped, "promoted": self._promoted,
-            "iteration": self._iteration_ended, "finished": self._finished,
-        }  # fmt: skip
+            "evaluated": self._evaluated,
+            "dropped": self._dropped,
+            "promoted": self._promoted,
+            "iteration": self._iteration_ended,
+            "finished": self._finished,
+        }
 
     def take(self, kind: str, payload: Payload, *, stored: bool = False) -> str:
         """Take one event; kinds without news for people are passed over."""
@@ -171,7 +199,9 @@ class Story:
 
     def finished(self) -> list[dict[str, Any]]:
         """Designs that something can be said of, the latest last."""
-        return [row for row in list(self.rows.values()) if row["verdict"]]  # a copy: the clock's thread reads it too
+        return [
+            row for row in list(self.rows.values()) if row["verdict"]
+        ]  # a copy: the clock's thread reads it too
 
     def so_far(self) -> str:
         """How much has been done."""
@@ -196,12 +226,18 @@ class Story:
         name, twin = str(payload.get("id", "?")), payload.get("twin")
         self._iteration = max(self._iteration, payload.get("iteration") or 0)
         seat = f"{name} again, {len(self.rows)}" if twin and name in self.rows else name
-        return self._told(seat, {**payload, "verdict": verdict_of(payload.get("reason"), twin), "stored": stored})
+        return self._told(
+            seat, {**payload, "verdict": verdict_of(payload.get("reason"), twin), "stored": stored}
+        )
 
     def _evaluated(self, payload: Payload, stored: bool) -> str:
         name = str(payload.get("candidate", "?"))
         default = self.rows.get(name, {}).get("operator") == DEFAULT
-        said = f"failed: {payload.get('reason', '')}" if payload.get("status") == "failed" else "scored"
+        said = (
+            f"failed: {payload.get('reason', '')}"
+            if payload.get("status") == "failed"
+            else "scored"
+        )
         verdict = payload.get("verdict", "trained" if default and said == "scored" else said)
         measured = ("rung",) if default else ("rung", "score", "se", "gain")
         news = {key: payload[key] for key in measured if payload.get(key) is not None}
@@ -213,14 +249,18 @@ class Story:
         row = self.rows.get(str(payload.get("candidate")), {})
         if str(row.get("verdict")).startswith("dropped"):
             return ""  # the evaluation has said so already
-        news = {"rung": payload.get("rung", row.get("rung")), "verdict": f"dropped: {payload.get('reason', '')}"}
+        news = {
+            "rung": payload.get("rung", row.get("rung")),
+            "verdict": f"dropped: {payload.get('reason', '')}",
+        }
         return self._told(payload.get("candidate"), {**news, "stored": stored})
 
     def _promoted(self, payload: Payload, stored: bool) -> str:
         row = self.rows.get(str(payload.get("candidate")), {})
         if row.get("verdict") != NEW_BEST:
             self._told(
-                payload.get("candidate"), {"verdict": f"on to rung {payload.get('rung', '?')}", "stored": stored}
+                payload.get("candidate"),
+                {"verdict": f"on to rung {payload.get('rung', '?')}", "stored": stored},
             )
         return ""
 
@@ -229,7 +269,11 @@ class Story:
         self.moved, self.designer = str(payload.get("text") or ""), designer_text(payload)
         if payload.get("best"):
             self._lead(str(payload["best"]), payload)
-        parts = (f"iteration {self.of_all()}: best {self.best or 'none yet'}", self.designer, self.moved)
+        parts = (
+            f"iteration {self.of_all()}: best {self.best or 'none yet'}",
+            self.designer,
+            self.moved,
+        )
         return "; ".join(part for part in parts if part)
 
     def _finished(self, payload: Payload, _: bool) -> str:
@@ -243,7 +287,9 @@ class Story:
         """Another design, or the same with a newer score, is the best."""
         row = self.rows.get(name, {})
         default = row.get("operator") == DEFAULT
-        self.best = "the default" if default else f"{name[:SHORT]} {score_text(score)} bps over the default"
+        self.best = (
+            "the default" if default else f"{name[:SHORT]} {score_text(score)} bps over the default"
+        )
         if row and not default and name != self._best:
             row["verdict"] = NEW_BEST
         self._best = name
@@ -265,8 +311,12 @@ def designer_text(payload: Payload) -> str:
     parts = [
         f"{valid} of {proposed} valid" if proposed is not None and valid is not None else "",
         f"{number(100 * distinct, 0)} % distinct" if isinstance(distinct, int | float) else "",
-        f"mean gain {signed(payload['mean_gain'])} bps" if payload.get("mean_gain") is not None else "",
-        f"adapter {str(payload['adapter'])[:SHORT]}" if payload.get("adapter") else "untouched model",
+        f"mean gain {signed(payload['mean_gain'])} bps"
+        if payload.get("mean_gain") is not None
+        else "",
+        f"adapter {str(payload['adapter'])[:SHORT]}"
+        if payload.get("adapter")
+        else "untouched model",
     ]
     return f"designer: {', '.join(part for part in parts if part)}"
 

@@ -25,7 +25,10 @@ def evolution(designs: Sequence[Design], best: str, iterations: Sequence[Event])
     """Every design by order of proposal: what it gained, from whom it came, and at the bottom those without a score."""
     drawn = [design for design in designs if design.gain is not None]
     floor, top = _reach([design.gain for design in drawn if design.gain is not None])
-    places = {design.candidate.id: (design.number, max(design.gain or 0.0, floor)) for design in reversed(drawn)}
+    places = {
+        design.candidate.id: (design.number, max(design.gain or 0.0, floor))
+        for design in reversed(drawn)
+    }
     pad = 0.12 * (top - floor)
     traces = [_edges(drawn, places), _line_of_best(designs, best, places), *_points(drawn, floor)]
     traces += [_running_best(iterations, designs, places), *_failures(designs, floor - pad)]
@@ -38,7 +41,10 @@ def evolution(designs: Sequence[Design], best: str, iterations: Sequence[Event])
             "zeroline": False,
             "range": [-0.8, max(len(designs), 2) - 0.2],
         },
-        "yaxis": {"title": {"text": "bps over the default, validation"}, "range": [floor - 2 * pad, top + pad]},
+        "yaxis": {
+            "title": {"text": "bps over the default, validation"},
+            "range": [floor - 2 * pad, top + pad],
+        },
     }
     shown = [trace for trace in traces if trace["x"]]
     return {"title": "", "summary": _told(designs, best), "data": shown, "layout": layout}
@@ -48,18 +54,21 @@ def training(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """How one training went: the weights of the two worlds, and each world's mean reward, over work."""
     if not rows:
         return []
-    series = {name: [(row["work"], row.get(name)) for row in rows] for name in ("alpha", "beta", *REWARDS)}
+    series = {
+        name: [(row["work"], row.get(name)) for row in rows] for name in ("alpha", "beta", *REWARDS)
+    }
     last = rows[-1]
-    weights = (
-        f"Ends at alpha {plain(last.get('alpha'))} (history) and beta {plain(last.get('beta'))} (simulated market)."
-    )
+    weights = f"Ends at alpha {plain(last.get('alpha'))} (history) and beta {plain(last.get('beta'))} (simulated market)."
     rewards = [
         f"{name.removeprefix('reward_')} from {seen[0]:.3g} to {seen[-1]:.3g}"
         for name in REWARDS
         if (seen := [y for _, y in series[name] if y is not None])
     ]
     shares = _curves(
-        "Weights of the two worlds", weights, [(n, series[n]) for n in ("alpha", "beta")], y="share of the loss"
+        "Weights of the two worlds",
+        weights,
+        [(n, series[n]) for n in ("alpha", "beta")],
+        y="share of the loss",
     )
     shares["layout"]["yaxis"]["range"] = [0, 1]
     told = f"Mean reward of an order: {', '.join(rewards) or 'none'}."
@@ -72,10 +81,19 @@ def learning(curves: Mapping[str, Sequence[float]]) -> list[Figure]:
     if not curves.get("work"):
         return []
     pairs = [
-        (name, list(zip(curves["work"], curves[name], strict=True))) for name in ("best", "default") if name in curves
+        (name, list(zip(curves["work"], curves[name], strict=True)))
+        for name in ("best", "default")
+        if name in curves
     ]
     ends = ", ".join(f"{name} {signed(points[-1][1])}" for name, points in pairs)
-    return [_curves("Learning speed", f"After the longest training: {ends} bps.", pairs, y="bps over TWAP, validation")]
+    return [
+        _curves(
+            "Learning speed",
+            f"After the longest training: {ends} bps.",
+            pairs,
+            y="bps over TWAP, validation",
+        )
+    ]
 
 
 def impact(dynamic: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Figure]:
@@ -86,20 +104,43 @@ def impact(dynamic: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> list[Figur
     traces, offsets = [], [0.15 - 0.3 * place for place in range(len(dynamic))]
     for place, ((size, rows), offset) in enumerate(zip(dynamic.items(), offsets, strict=True)):
         held = [(level, rows[name]) for level, name in enumerate(methods) if name in rows]
-        trace: Figure = {"type": "scatter", "mode": "markers", "name": f"order {size}", "hoverinfo": "text"}
-        trace |= {"x": [row["saved_bps"] for _, row in held], "y": [level + offset for level, _ in held]}
-        trace["text"] = [f"{size}: {signed(row['saved_bps'])} {interval(row['saved_ci95'])}" for _, row in held]
+        trace: Figure = {
+            "type": "scatter",
+            "mode": "markers",
+            "name": f"order {size}",
+            "hoverinfo": "text",
+        }
+        trace |= {
+            "x": [row["saved_bps"] for _, row in held],
+            "y": [level + offset for level, _ in held],
+        }
+        trace["text"] = [
+            f"{size}: {signed(row['saved_bps'])} {interval(row['saved_ci95'])}" for _, row in held
+        ]
         trace["marker"] = {"color": COLOURS[place], "symbol": SYMBOLS[place], "size": 9}
         trace["error_x"] = _bars([row["saved_ci95"] for _, row in held], trace["x"], COLOURS[place])
         traces.append(trace)
-    ticks = {"tickvals": list(range(len(methods))), "ticktext": [html.escape(name) for name in methods]}
+    ticks = {
+        "tickvals": list(range(len(methods))),
+        "ticktext": [html.escape(name) for name in methods],
+    }
     layout = {
         "height": 90 + 44 * len(methods),
         "xaxis": {"title": {"text": "bps saved against TWAP"}},
-        "yaxis": ticks | {"range": [-0.6, len(methods) - 0.4], "showgrid": False, "zeroline": False},
+        "yaxis": ticks
+        | {"range": [-0.6, len(methods) - 0.4], "showgrid": False, "zeroline": False},
     }
-    said = "Orders of the size they were trained for (x1) and of twice that (x2), with 95 % intervals."
-    return [{"title": "Cost saved in the simulated market", "summary": said, "data": traces, "layout": layout}]
+    said = (
+        "Orders of the size they were trained for (x1) and of twice that (x2), with 95 % intervals."
+    )
+    return [
+        {
+            "title": "Cost saved in the simulated market",
+            "summary": said,
+            "data": traces,
+            "layout": layout,
+        }
+    ]
 
 
 def progress(iterations: Sequence[Event]) -> list[Figure]:
@@ -113,24 +154,47 @@ def progress(iterations: Sequence[Event]) -> list[Figure]:
     gains = [row.get("mean_gain") for row in rows]
     whole = {"dtick": max(1, len(steps) // 8), "title": {"text": "outer iteration"}}
     shares = _curves(
-        "Valid and distinct designs", f"Valid: {plain(valid[0], 0)} % at first, {plain(valid[-1], 0)} % at last.",
-        [("valid", list(zip(steps, valid, strict=True))), ("distinct", list(zip(steps, distinct, strict=True)))],
-        y="% of those proposed", markers=True,
-    )  # fmt: skip
+        "Valid and distinct designs",
+        f"Valid: {plain(valid[0], 0)} % at first, {plain(valid[-1], 0)} % at last.",
+        [
+            ("valid", list(zip(steps, valid, strict=True))),
+            ("distinct", list(zip(steps, distinct, strict=True))),
+        ],
+        y="% of those proposed",
+        markers=True,
+    )
     shares["layout"]["xaxis"] = whole
     shares["layout"]["yaxis"]["range"] = [0, 105]
-    bars: Figure = {"type": "bar", "x": steps, "y": gains, "name": "mean gain", "marker": {"color": COLOURS[2]}}
+    bars: Figure = {
+        "type": "bar",
+        "x": steps,
+        "y": gains,
+        "name": "mean gain",
+        "marker": {"color": COLOURS[2]},
+    }
     bars["hovertemplate"] = "iteration %{x}: %{y:+.2f} bps<extra></extra>"
-    layout = {"height": 300, "xaxis": whole, "yaxis": {"title": {"text": "bps over the parent"}}, "bargap": 0.6}
-    said = f"Mean gain over the parent: {signed(gains[0])} bps at first, {signed(gains[-1])} at last."
-    return [shares, {"title": "Gain over the parent", "summary": said, "data": [bars], "layout": layout}]
+    layout = {
+        "height": 300,
+        "xaxis": whole,
+        "yaxis": {"title": {"text": "bps over the parent"}},
+        "bargap": 0.6,
+    }
+    said = (
+        f"Mean gain over the parent: {signed(gains[0])} bps at first, {signed(gains[-1])} at last."
+    )
+    return [
+        shares,
+        {"title": "Gain over the parent", "summary": said, "data": [bars], "layout": layout},
+    ]
 
 
 def replay(execution: Mapping[str, Any]) -> Figure:
     """One order, minute by minute; the page cuts the bright lines and the fills at the slider's minute."""
     minutes, whole = execution["minutes"], sum(execution["fills"]) or 1.0
     fills = [100 * fill / whole for fill in execution["fills"]]
-    held, twap = ([100 * left / whole for left in execution[name]] for name in ("inventory", "twap_inventory"))
+    held, twap = (
+        [100 * left / whole for left in execution[name]] for name in ("inventory", "twap_inventory")
+    )
     biggest = max(fills, default=0.0) or 1.0
     price: Figure = {"type": "scatter", "mode": "lines", "name": "price", "x": minutes}
     price["y"] = [value or None for value in execution["price"]]  # no price was ever 0
@@ -148,8 +212,18 @@ def replay(execution: Mapping[str, Any]) -> Figure:
         "symbol": "diamond",
         "size": [14 * (fill / biggest) ** 0.5 for fill in fills],
     }
-    dots |= {"customdata": fills, "hovertemplate": "minute %{x}: %{customdata:.2f} % at %{y}<extra></extra>"}
-    left: Figure = {"type": "scatter", "mode": "lines", "name": "we still hold", "x": minutes, "y": held, "yaxis": "y2"}
+    dots |= {
+        "customdata": fills,
+        "hovertemplate": "minute %{x}: %{customdata:.2f} % at %{y}<extra></extra>",
+    }
+    left: Figure = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "we still hold",
+        "x": minutes,
+        "y": held,
+        "yaxis": "y2",
+    }
     even: Figure = left | {"name": "TWAP holds", "y": twap, "line": grey | {"dash": "dash"}}
     layout = {
         "height": 440,
@@ -177,10 +251,15 @@ def _told(designs: Sequence[Design], best: str) -> str:
     states = [design.state for design in designs if design.proposed]
     counts = {state: states.count(state) for state in ("scored", "waiting", *MARKS)}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)
-    chosen = next((design for design in designs if design.candidate.id == best and design.gain is not None), None)
+    chosen = next(
+        (design for design in designs if design.candidate.id == best and design.gain is not None),
+        None,
+    )
     if chosen is None or chosen.state == "default":
         return f"{len(states)} designs proposed ({told or 'none scored yet'}); none is held better than the default."
-    place = f"the best is number {chosen.number}, {best}, {signed(chosen.gain)} bps over the default"
+    place = (
+        f"the best is number {chosen.number}, {best}, {signed(chosen.gain)} bps over the default"
+    )
     return f"{len(states)} designs proposed ({told}); {place}."
 
 
@@ -197,7 +276,9 @@ def _reach(gains: Sequence[float]) -> tuple[float, float]:
 def _hover(text: str) -> str:
     """Text that plotly shows as it stands: no tags, no templates, not endless."""
     line = " ".join(text.split())
-    return html.escape(line if len(line) <= HOVER_CHARACTERS else line[: HOVER_CHARACTERS - 1] + "…")
+    return html.escape(
+        line if len(line) <= HOVER_CHARACTERS else line[: HOVER_CHARACTERS - 1] + "…"
+    )
 
 
 def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
@@ -206,7 +287,11 @@ def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
     for module, colour, symbol in zip(MODULES, COLOURS, SYMBOLS, strict=True):
         own = [design for design in drawn if design.candidate.module == module]
         gains = [design.gain or 0.0 for design in own]
-        trace: Figure = {"type": "scatter", "mode": "markers", "name": module or "by hand, crossover"}
+        trace: Figure = {
+            "type": "scatter",
+            "mode": "markers",
+            "name": module or "by hand, crossover",
+        }
         trace |= {"x": [design.number for design in own], "y": [max(gain, floor) for gain in gains]}
         low = [gain < floor for gain in gains]
         trace["text"] = [
@@ -217,7 +302,12 @@ def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
         ]
         marks = [f"{symbol}-open" if below else symbol for below in low]
         sizes = [8 + 3 * min(max(design.rung, 0), 3) for design in own]
-        trace["marker"] = {"color": colour, "symbol": marks, "size": sizes, "line": {"width": 1, "color": "#ffffff"}}
+        trace["marker"] = {
+            "color": colour,
+            "symbol": marks,
+            "size": sizes,
+            "line": {"width": 1, "color": "#ffffff"},
+        }
         traces.append(trace | {"customdata": trace["x"], "hoverinfo": "text"})
     return traces
 
@@ -253,9 +343,16 @@ def _edges(drawn: Sequence[Design], places: Mapping[str, tuple[int, float]]) -> 
     return trace | {"line": {"color": GREY, "width": 1}, "opacity": 0.35, "legendrank": 1100}
 
 
-def _line_of_best(designs: Sequence[Design], best: str, places: Mapping[str, tuple[int, float]]) -> Figure:
+def _line_of_best(
+    designs: Sequence[Design], best: str, places: Mapping[str, tuple[int, float]]
+) -> Figure:
     points = [places[name] for name in lineage(designs, best) if name in places]
-    trace: Figure = {"type": "scatter", "mode": "lines", "name": "line of the best", "hoverinfo": "skip"}
+    trace: Figure = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "line of the best",
+        "hoverinfo": "skip",
+    }
     trace |= {"x": [x for x, _ in points], "y": [y for _, y in points]}
     return trace | {"line": {"color": COLOURS[2], "width": 2.5}, "opacity": 0.7, "legendrank": 1100}
 
@@ -266,35 +363,66 @@ def _running_best(
     """What the search held best after each iteration, as the scores stand now."""
     trace: Figure = {"type": "scatter", "mode": "lines", "name": "held best", "hoverinfo": "skip"}
     ends = {event.payload["iteration"]: event.payload.get("best", "") for event in iterations}
-    counts = {step: max((d.number for d in designs if 0 < d.candidate.iteration <= step), default=0) for step in ends}
+    counts = {
+        step: max((d.number for d in designs if 0 < d.candidate.iteration <= step), default=0)
+        for step in ends
+    }
     points = [(counts[step], places[best][1]) for step, best in ends.items() if best in places]
     points = [(0, 0.0), *points] if points else []
     trace |= {"x": [x for x, _ in points], "y": [y for _, y in points]}
-    return trace | {"line": {"color": COLOURS[0], "width": 2, "dash": "dot", "shape": "hv"}, "legendrank": 1100}
+    return trace | {
+        "line": {"color": COLOURS[0], "width": 2, "dash": "dot", "shape": "hv"},
+        "legendrank": 1100,
+    }
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:
     return 100 * part / whole if part is not None and whole else None
 
 
-def _bars(bounds: Sequence[Sequence[float | None]], centres: Sequence[float | None], colour: str) -> Figure:
+def _bars(
+    bounds: Sequence[Sequence[float | None]], centres: Sequence[float | None], colour: str
+) -> Figure:
     """Interval bars around points; an unknown bound has none."""
     pairs = list(zip(bounds, centres, strict=True))
     upper = [0.0 if high is None or x is None else high - x for (_, high), x in pairs]
     lower = [0.0 if low is None or x is None else x - low for (low, _), x in pairs]
-    return {"type": "data", "array": upper, "arrayminus": lower, "symmetric": False, "color": colour, "width": 0}
+    return {
+        "type": "data",
+        "array": upper,
+        "arrayminus": lower,
+        "symmetric": False,
+        "color": colour,
+        "width": 0,
+    }
 
 
 def _curves(
-    title: str, summary: str, series: Sequence[tuple[str, Sequence[tuple[Any, Any]]]], *, y: str, markers: bool = False
+    title: str,
+    summary: str,
+    series: Sequence[tuple[str, Sequence[tuple[Any, Any]]]],
+    *,
+    y: str,
+    markers: bool = False,
 ) -> Figure:
     """Lines over work; a series without any value is left out."""
     traces = []
     for place, (name, points) in enumerate(series):
         if all(value is None for _, value in points):
             continue
-        trace: Figure = {"type": "scatter", "mode": "lines+markers" if markers else "lines", "name": name}
+        trace: Figure = {
+            "type": "scatter",
+            "mode": "lines+markers" if markers else "lines",
+            "name": name,
+        }
         trace |= {"x": [x for x, _ in points], "y": [value for _, value in points]}
-        traces.append(trace | {"line": {"color": COLOURS[2 - 2 * place], "dash": DASHES[2 - 2 * place], "width": 2}})
-    layout = {"height": 300, "xaxis": {"title": {"text": "work units"}}, "yaxis": {"title": {"text": y}}}
+        traces.append(
+            trace
+            | {"line": {"color": COLOURS[2 - 2 * place], "dash": DASHES[2 - 2 * place], "width": 2}}
+        )
+    layout = {
+        "height": 300,
+        "xaxis": {"title": {"text": "work units"}},
+        "yaxis": {"title": {"text": y}},
+    }
     return {"title": title, "summary": summary, "data": traces, "layout": layout}

@@ -33,7 +33,9 @@ class Design(NamedTuple):
     def label(self) -> str:
         """What it is, on one line."""
         what = self.candidate.module or ("several modules" if self.proposed else "")
-        return " · ".join(part for part in (self.candidate.id, self.candidate.operator, what) if part)
+        return " · ".join(
+            part for part in (self.candidate.id, self.candidate.operator, what) if part
+        )
 
 
 class Run(NamedTuple):
@@ -53,7 +55,11 @@ class Run(NamedTuple):
 
     def text(self, sha: str) -> str | None:
         """A stored text; None where the file is lost or damaged, which must not cost the rest of the page."""
-        return self.archive.blob(sha).decode(errors="replace") if sha and self.archive.has_blob(sha) else None
+        return (
+            self.archive.blob(sha).decode(errors="replace")
+            if sha and self.archive.has_blob(sha)
+            else None
+        )
 
 
 def read_run(archive: Archive, results: Mapping[str, Any] | None) -> Run:
@@ -66,12 +72,16 @@ def read_run(archive: Archive, results: Mapping[str, Any] | None) -> Run:
         evaluations[evaluation.candidate].append(evaluation)
     candidates = [c for c in archive.candidates() if c.operator != NAIVE]
     scoring = OverDefault(archive)
-    dropped = {event.payload["candidate"]: str(event.payload["reason"]) for event in events["dropped"]}
+    dropped = {
+        event.payload["candidate"]: str(event.payload["reason"]) for event in events["dropped"]
+    }
     designs = []
     for number, candidate in enumerate(candidates):
         own = evaluations[candidate.id]
         gains = _gains(scoring, own)
-        designs.append(judge(number, candidate, own, gains=gains, dropped=dropped.get(candidate.id, "")))
+        designs.append(
+            judge(number, candidate, own, gains=gains, dropped=dropped.get(candidate.id, ""))
+        )
     started = events["run_started"][0].payload if events["run_started"] else {}
     texts = {instruction.id: instruction.text for instruction in archive.instructions()}
     start = next((c.id for c in candidates if c.operator == DEFAULT), "")
@@ -89,7 +99,9 @@ def judge(
 ) -> Design:
     """How a design ended; `gains` are its estimates over the default by rung."""
     if candidate.operator == DEFAULT:
-        return Design(number, candidate, "default", 0.0, 0.0, max((e.rung for e in own if e.ok), default=0))
+        return Design(
+            number, candidate, "default", 0.0, 0.0, max((e.rung for e in own if e.ok), default=0)
+        )
     if candidate.twin:
         return Design(number, candidate, "repeat", reason=f"repeats {candidate.twin}")
     if candidate.reason:
@@ -100,7 +112,9 @@ def judge(
     if not gains:
         return Design(number, candidate, "waiting", reason=dropped)
     rung = max(gains)
-    return Design(number, candidate, "scored", gains[rung]["mean"], gains[rung]["se"], rung, dropped)
+    return Design(
+        number, candidate, "scored", gains[rung]["mean"], gains[rung]["se"], rung, dropped
+    )
 
 
 def _gains(scoring: OverDefault, own: Sequence[Evaluation]) -> dict[int, dict[str, Any]]:

@@ -28,7 +28,13 @@ def panels(run: Run, prompts: Mapping[str, str]) -> dict[str, Any]:
         c = design.candidate
         scores = [] if design.state == "repeat" else _score_lines(run.evaluations.get(c.id, []))
         parents = [[name, first[name]] for name in c.parents if name in first]
-        made = {"id": c.id, "facts": facts(design), "asked": asked(run, design), "scores": scores, "parents": parents}
+        made = {
+            "id": c.id,
+            "facts": facts(design),
+            "asked": asked(run, design),
+            "scores": scores,
+            "parents": parents,
+        }
         shown.append(made | {"modules": dict(c.modules), "prompt": c.prompt})
     best = run.design(run.best)
     return {
@@ -65,10 +71,14 @@ def prompts(run: Run) -> dict[str, str]:
     """What the model was asked, by name of the stored chat."""
     found = {}
     for candidate in {
-        design.candidate.prompt: design.candidate for design in run.designs if design.candidate.prompt
+        design.candidate.prompt: design.candidate
+        for design in run.designs
+        if design.candidate.prompt
     }.values():
         messages = prompt_of(run.archive, candidate)
-        found[candidate.prompt] = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in messages)
+        found[candidate.prompt] = "\n\n".join(
+            f"[{message['role']}]\n{message['content']}" for message in messages
+        )
     return found
 
 
@@ -84,7 +94,9 @@ def _score_lines(evaluations: Sequence[Evaluation]) -> list[str]:
             for name in names
         )
         failed = "".join(f"; seed {e.seed} failed: {e.reason}" for e in own if not e.ok)
-        lines.append(f"rung {rung}, {len(own)} seed{'s' * (len(own) > 1)}: {means or 'no score'}{failed}")
+        lines.append(
+            f"rung {rung}, {len(own)} seed{'s' * (len(own) > 1)}: {means or 'no score'}{failed}"
+        )
     return lines
 
 
@@ -98,10 +110,22 @@ def diffs(run: Run) -> Iterator[dict[str, Any]]:
     for name in sorted({*old, *best.candidate.modules}):
         if old.get(name) == best.candidate.modules.get(name):
             continue
-        left, right = (_source(run, name, modules.get(name)) for modules in (old, best.candidate.modules))
+        left, right = (
+            _source(run, name, modules.get(name)) for modules in (old, best.candidate.modules)
+        )
         whose = f"its parent {parent.candidate.id}" if parent else "the default"
-        kept = "" if name in old else ", which has the hand-written default" if left else ", which does without"
-        yield {"module": name, "rows": list(side_by_side(left, right)), "note": f"on the left {whose}{kept}"}
+        kept = (
+            ""
+            if name in old
+            else ", which has the hand-written default"
+            if left
+            else ", which does without"
+        )
+        yield {
+            "module": name,
+            "rows": list(side_by_side(left, right)),
+            "note": f"on the left {whose}{kept}",
+        }
 
 
 def _source(run: Run, code_type: str, sha: str | None) -> str:
@@ -131,7 +155,10 @@ def credits(run: Run) -> list[dict[str, Any]]:
     latest = {event.payload["instruction"]: event.payload for event in run.events.get("credit", [])}
     rows = [
         {"text": i.text, "kind": i.kind, "operator": i.operator, "iteration": i.iteration}
-        | {"credit": latest.get(i.id, {}).get("credit"), "uses": latest.get(i.id, {}).get("uses", 0)}
+        | {
+            "credit": latest.get(i.id, {}).get("credit"),
+            "uses": latest.get(i.id, {}).get("uses", 0),
+        }
         for i in run.archive.instructions()
     ]
     return sorted(rows, key=lambda row: (row["credit"] is None, -(row["credit"] or 0.0)))
@@ -141,7 +168,9 @@ def failures(run: Run) -> list[dict[str, Any]]:
     """Why designs did not count, the commonest first; numbers in a reason do not make it another one."""
     found: dict[tuple[str, str], list[Design]] = defaultdict(list)
     for design in run.designs:
-        state = "dropped" if design.state in ("scored", "waiting") and design.reason else design.state
+        state = (
+            "dropped" if design.state in ("scored", "waiting") and design.reason else design.state
+        )
         if state in ("dropped", *MARKS):
             reason = "the same as an earlier design" if state == "repeat" else design.reason
             found[state, re.sub(r"\d+(\.\d+)?", "N", reason.split(": ")[0])].append(design)
@@ -172,13 +201,23 @@ def training_seeds(results: Mapping[str, Any]) -> list[int]:
     return list(seeds.get("trainings", [])) if isinstance(seeds, Mapping) else list(seeds)
 
 
-def provenance(run: Run, results: Mapping[str, Any], data: Mapping[str, Any]) -> list[tuple[str, str]]:
+def provenance(
+    run: Run, results: Mapping[str, Any], data: Mapping[str, Any]
+) -> list[tuple[str, str]]:
     """What this page rests on."""
     known = {**run.started, **results}
-    days = [f"{data[f'{part}_days']} {part}" for part in ("train", "valid", "test") if f"{part}_days" in data]
-    dates = [data["first_date"], data["last_date"]] if "first_date" in data else data.get("dates") or ""
+    days = [
+        f"{data[f'{part}_days']} {part}"
+        for part in ("train", "valid", "test")
+        if f"{part}_days" in data
+    ]
+    dates = (
+        [data["first_date"], data["last_date"]] if "first_date" in data else data.get("dates") or ""
+    )
     if isinstance(dates, Sequence) and not isinstance(dates, str):
-        dates = " to ".join(iso_date(day) if isinstance(day, int) else str(day) for day in (dates[0], dates[-1]))
+        dates = " to ".join(
+            iso_date(day) if isinstance(day, int) else str(day) for day in (dates[0], dates[-1])
+        )
     llm = known.get("llm") or ""
     rows = {
         "data": f"{data.get('name', '')}{' (SYNTHETIC)' if data.get('synthetic') else ''}",

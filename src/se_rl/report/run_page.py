@@ -24,7 +24,14 @@ from se_rl.report.terminal import p_value
 OURS = "SE-RL (best design)"
 UNLOCKED = ("none", "weak", "unsafe")
 """Words in a level of isolation that say that a model's source ran without a lock."""
-BLANK: dict[str, Any] = {"best": "", "score": None, "distinct": None, "mean_gain": None, "adapter": "", "text": ""}
+BLANK: dict[str, Any] = {
+    "best": "",
+    "score": None,
+    "distinct": None,
+    "mean_gain": None,
+    "adapter": "",
+    "text": "",
+}
 BLANK |= {"modules": {}} | dict.fromkeys(("proposed", "valid", "repeated", "failed"), "–")
 """An outer iteration of which nothing is told."""
 
@@ -70,21 +77,33 @@ def final_verdict(results: Results) -> RunVerdict:
     elif state == "shown":
         said.append("The interval excludes 0, on days that the search never saw.")
     elif low < high:
-        said.append(f"The interval {'contains 0: this cannot be told from luck' if state == 'open' else 'is below 0'}.")
+        said.append(
+            f"The interval {'contains 0: this cannot be told from luck' if state == 'open' else 'is below 0'}."
+        )
     if parts := [metrics.get(f"over_TWAP_{part}") for part in ("specific", "common")]:
         named = zip(("specific to the symbols", "common market timing"), parts, strict=True)
-        said.append("Over TWAP, " + ", ".join(f"{name} {signed(part['mean'])}" for name, part in named if part) + ".")
+        said.append(
+            "Over TWAP, "
+            + ", ".join(f"{name} {signed(part['mean'])}" for name, part in named if part)
+            + "."
+        )
     if (own := metrics.get("over_default_specific")) and low is not None and low < high:
-        said.append(f"Over the default, specific to the symbols {signed(own['mean'])} {interval(own['ci95'])}.")
+        said.append(
+            f"Over the default, specific to the symbols {signed(own['mean'])} {interval(own['ci95'])}."
+        )
     if selection.get("hurdle_bps") is not None:
         hurdle = plain(selection["hurdle_bps"])
         said.append(
             f"Of {selection['tried']} designs tried, luck alone would lift the best to about {hurdle} bps on validation."
         )
     if twap["mean"] > SUSPECT_BPS:
-        said.append(f"More than {SUSPECT_BPS:g} bps means a leak or shared market luck until shown otherwise.")
+        said.append(
+            f"More than {SUSPECT_BPS:g} bps means a leak or shared market luck until shown otherwise."
+        )
     if results["data"].get("synthetic"):
-        said.append("On synthetic prices this says only whether the structure put into them was found.")
+        said.append(
+            "On synthetic prices this says only whether the structure put into them was found."
+        )
     return RunVerdict(state, results["verdict"], " ".join(said))
 
 
@@ -100,7 +119,9 @@ def _so_far(run: Run) -> RunVerdict:
     warning = "Validation chose this design and so flatters it; the sealed test days are opened once, at the end."
     if best is None or best.state == "default":
         return RunVerdict("open", f"{lead}: no design beats the default so far", text)
-    gain, se = (last["score"], last.get("se")) if last.get("score") is not None else (best.gain, best.se)
+    gain, se = (
+        (last["score"], last.get("se")) if last.get("score") is not None else (best.gain, best.se)
+    )
     within = f" {interval([gain - 1.96 * se, gain + 1.96 * se])}" if gain is not None and se else ""
     headline = f"{lead}: best design so far {run.best} {signed(gain)}{within} bps over the default on validation"
     return RunVerdict("open", headline, f"{text} {warning}".strip())
@@ -108,11 +129,23 @@ def _so_far(run: Run) -> RunVerdict:
 
 def _context(run: Run, results: Results | None) -> dict[str, Any]:
     """What the template is given."""
-    r: Results = {"best": "", "baselines": {}, "dynamic": {}, "finalists": [], "notes": [], **(results or {})}
+    r: Results = {
+        "best": "",
+        "baselines": {},
+        "dynamic": {},
+        "finalists": [],
+        "notes": [],
+        **(results or {}),
+    }
     ranked = {size: sorted(rows.items(), key=_rank) for size, rows in r["dynamic"].items()}
     r["dynamic"] = {size: dict(rows) for size, rows in ranked.items()}
     iterations = run.events.get("iteration", [])
-    data = {"name": "", "synthetic": False, **(run.started.get("data") or {}), **(r.get("data") or {})}
+    data = {
+        "name": "",
+        "synthetic": False,
+        **(run.started.get("data") or {}),
+        **(r.get("data") or {}),
+    }
     best, executions, prompts = run.design(run.best), details.executions(run), details.prompts(run)
     return {
         "r": r,
@@ -132,14 +165,22 @@ def _context(run: Run, results: Results | None) -> dict[str, Any]:
         "prompt": prompts.get(best.candidate.prompt, "") if best else "",
         "diffs": list(details.diffs(run)),
         "evolution": _finite(charts.evolution(run.designs, run.best, iterations)),
-        "training": _finite([*charts.training(details.curve(run)), *charts.learning(r.get("learning") or {})]),
+        "training": _finite(
+            [*charts.training(details.curve(run)), *charts.learning(r.get("learning") or {})]
+        ),
         "impact": _finite(charts.impact(r["dynamic"])),
         "progress": _finite(charts.progress(iterations)),
-        "replays": _finite([{"name": name, "figure": charts.replay(e), "order": e} for name, e in executions.items()]),
+        "replays": _finite(
+            [
+                {"name": name, "figure": charts.replay(e), "order": e}
+                for name, e in executions.items()
+            ]
+        ),
         "iterations": [BLANK | dict(event.payload) for event in iterations],
         "credits": details.credits(run),
         "failures": details.failures(run),
-        "cost": details.cost(run) + [(name, str(value)) for name, value in (r.get("times") or {}).items()],
+        "cost": details.cost(run)
+        + [(name, str(value)) for name, value in (r.get("times") or {}).items()],
         "provenance": details.provenance(run, r, data),
         "config_yaml": _yaml(r.get("config") or run.started.get("config") or {}),
     }
@@ -183,8 +224,16 @@ def _tiles(run: Run, results: Results) -> list[tuple[str, str, str]]:
     over_default = (results.get("selection") or {}).get("spa_p_over_default")
     opened = str(results.get("test_openings"))
     tiles += [
-        ("SPA p", p_value(results.get("spa_p")), "that no method beats TWAP, the choice among them counted"),
-        ("SPA p over default", p_value(over_default), "that no design beats the default, the choice counted"),
+        (
+            "SPA p",
+            p_value(results.get("spa_p")),
+            "that no method beats TWAP, the choice among them counted",
+        ),
+        (
+            "SPA p over default",
+            p_value(over_default),
+            "that no design beats the default, the choice counted",
+        ),
         ("seeds", str(len(details.training_seeds(results))), "trainings of each finalist"),
         ("test openings", opened, "how often the sealed days were looked at; once is honest"),
     ]
@@ -193,14 +242,20 @@ def _tiles(run: Run, results: Results) -> list[tuple[str, str, str]]:
 
 def _banners(run: Run, results: Results, data: Mapping[str, Any]) -> list[str]:
     """What must be seen before any figure."""
-    banners = ["SYNTHETIC DATA: no market ever printed these prices"] if data.get("synthetic") else []
+    banners = (
+        ["SYNTHETIC DATA: no market ever printed these prices"] if data.get("synthetic") else []
+    )
     levels = {str(e.isolation) for each in run.evaluations.values() for e in each}
     levels |= {str(results.get("isolation", "")), str(run.started.get("isolation", ""))}
     unsafe = sorted(level for level in levels if any(word in level for word in UNLOCKED))
     if unsafe:
-        banners.append(f"UNSAFE RUN: source of a language model ran with isolation {'; '.join(unsafe)}")
+        banners.append(
+            f"UNSAFE RUN: source of a language model ran with isolation {'; '.join(unsafe)}"
+        )
     opened = results.get("test_openings") or run.archive.test_openings()
-    return banners + ([f"TEST DAYS OPENED {opened} TIMES: they are sealed no more"] if opened > 1 else [])
+    return banners + (
+        [f"TEST DAYS OPENED {opened} TIMES: they are sealed no more"] if opened > 1 else []
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -21,7 +21,16 @@ from rich.text import Text
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation
 from se_rl.records.run_folder import RunFolder
-from se_rl.report.design_rows import BEST, OverDefault, curves, design_rows, design_table, prompt_of, score_text, signed
+from se_rl.report.design_rows import (
+    BEST,
+    OverDefault,
+    curves,
+    design_rows,
+    design_table,
+    prompt_of,
+    score_text,
+    signed,
+)
 from se_rl.report.terminal import interval, number, p_value
 from se_rl.sandbox.calls import printable
 
@@ -49,9 +58,14 @@ def show_run(folder: Path) -> dict[str, Any]:
         "best": next((row["id"] for row in rows if row["verdict"] == BEST), ""),
         "text": iteration.get("text", "") or estimate.get("text", ""),
         "counts": _counts([row for row in rows if row["iteration"]], repeated),
-        "calls": {key: sum(getattr(c, key) for c in calls) for key in ("proposals", "tokens_in", "tokens_out", "usd")},
+        "calls": {
+            key: sum(getattr(c, key) for c in calls)
+            for key in ("proposals", "tokens_in", "tokens_out", "usd")
+        },
         "test_openings": openings,
-        "designs": sorted(rows, key=lambda row: -math.inf if row["score"] is None else row["score"], reverse=True),
+        "designs": sorted(
+            rows, key=lambda row: -math.inf if row["score"] is None else row["score"], reverse=True
+        ),
     }
 
 
@@ -63,17 +77,31 @@ def print_run(run: Mapping[str, Any], *, console: Console | None = None) -> None
     model = llm.get("name") if isinstance(llm, Mapping) else llm
     of = f" of {run['iterations']}" if run.get("iterations") else ""
     _say(console, f"{run['folder']}: {run['status']}", style="bold")
-    _say(console, f"{data.get('name')}, {model}, seed {run.get('seed')}; iteration {run['iteration']}{of}")
+    _say(
+        console,
+        f"{data.get('name')}, {model}, seed {run.get('seed')}; iteration {run['iteration']}{of}",
+    )
     best = next((row for row in run["designs"] if row["id"] == run["best"]), None)
-    _say(console, f"best: {best['id']} {score_text(best)} bps over the default" if best else "best: none yet")
+    _say(
+        console,
+        f"best: {best['id']} {score_text(best)} bps over the default" if best else "best: none yet",
+    )
     _say(console, run.get("text"))
     console.print(design_table(run["designs"][:SHOWN_DESIGNS], width=console.width))
     more = len(run["designs"]) - SHOWN_DESIGNS
     counts = ", ".join(f"{count} {name}" for name, count in run["counts"].items())
-    _say(console, (f"{more} more with --json; " if more > 0 else "") + f"designs: {counts}", style="dim")
+    _say(
+        console,
+        (f"{more} more with --json; " if more > 0 else "") + f"designs: {counts}",
+        style="dim",
+    )
     cost = run["calls"]
     tokens = f"{cost['tokens_in']:,} tokens in, {cost['tokens_out']:,} out, {cost['usd']:.2f} USD"
-    _say(console, f"{tokens}; test openings: {run['test_openings']}; ± by days and episodes", style="dim")
+    _say(
+        console,
+        f"{tokens}; test openings: {run['test_openings']}; ± by days and episodes",
+        style="dim",
+    )
 
 
 def show_design(folder: Path, id: str) -> dict[str, Any]:
@@ -87,7 +115,9 @@ def show_design(folder: Path, id: str) -> dict[str, Any]:
             "model": c.model,
             "adapter": c.adapter,
             "lineage": [rows[one.id] for one in reversed(archive.lineage(c.id))],
-            "evaluations": [_scored(scoring, e) for e in sorted(evaluations, key=lambda e: (e.rung, e.seed))],
+            "evaluations": [
+                _scored(scoring, e) for e in sorted(evaluations, key=lambda e: (e.rung, e.seed))
+            ],
             "rungs": {str(rung): found for rung, found in scoring.by_rung(evaluations).items()},
             "instructions": {kind: texts.get(getattr(c, kind), "") for kind in ("macro", "micro")},
             "prompt": prompt_of(archive, c),
@@ -106,7 +136,14 @@ def print_design(design: Mapping[str, Any], *, console: Console | None = None) -
     _heading(console, "lineage, from the default on")
     console.print(design_table(design["lineage"], width=console.width))
     if design["evaluations"]:
-        columns = ("rung, seed", "over default", "95 % CI", "scores over TWAP, bps", "work", "isolation")
+        columns = (
+            "rung, seed",
+            "over default",
+            "95 % CI",
+            "scores over TWAP, bps",
+            "work",
+            "isolation",
+        )
         console.print(
             _table(
                 "trainings, with intervals by days and simulated episodes",
@@ -115,7 +152,10 @@ def print_design(design: Mapping[str, Any], *, console: Console | None = None) -
             )
         )
     for rung, found in design["rungs"].items():
-        _say(console, f"rung {rung}, all seeds: {signed(found['mean'])} bps over the default {_ci(found)}")
+        _say(
+            console,
+            f"rung {rung}, all seeds: {signed(found['mean'])} bps over the default {_ci(found)}",
+        )
     for name, values in design["curve"].items():
         _say(console, f"{name:16} {sparkline(values)} {number(values[0])} to {number(values[-1])}")
     for kind, text in design["instructions"].items():
@@ -130,19 +170,40 @@ def print_design(design: Mapping[str, Any], *, console: Console | None = None) -
         _say(console, "every module is the default one", style="dim")
 
 
-def print_results(results: Mapping[str, Any], *, page: str | Path = "", console: Console | None = None) -> None:
+def print_results(
+    results: Mapping[str, Any], *, page: str | Path = "", console: Console | None = None
+) -> None:
     """The end of a run: the verdict, then the tables and what stands behind them."""
     console = console or _console()
     _say(console, results.get("verdict"), style="bold")
     _banner(console, results.get("data"))
     columns = ("method", "PA", "over TWAP", "95 % CI", "specific", "WR", "GLR", "AFI")
     methods = results.get("baselines") or {}
-    console.print(_table("sealed test days, bps", columns, [_method(*item) for item in methods.items()], strong=OURS))
+    console.print(
+        _table(
+            "sealed test days, bps",
+            columns,
+            [_method(*item) for item in methods.items()],
+            strong=OURS,
+        )
+    )
     sizes = (results.get("dynamic") or {}).items()
-    rows = [_simulated(f"{name}, {size}", row) for size, found in sizes for name, row in found.items()]
+    rows = [
+        _simulated(f"{name}, {size}", row) for size, found in sizes for name, row in found.items()
+    ]
     if rows:
-        names = ("method, order size", "cost, bps", "saved, bps", "95 % CI", "passive", "forced", "seed SD")
-        console.print(_table("simulated market, against the arrival price", names, rows, strong=OURS))
+        names = (
+            "method, order size",
+            "cost, bps",
+            "saved, bps",
+            "95 % CI",
+            "passive",
+            "forced",
+            "seed SD",
+        )
+        console.print(
+            _table("simulated market, against the arrival price", names, rows, strong=OURS)
+        )
     for line in _small_print(results):
         _say(console, line, style="dim")
     _say(console, f"page: {page}" if page else "")
@@ -153,22 +214,48 @@ def print_comparison(comparison: Mapping[str, Any], *, console: Console | None =
     console = console or _console()
     _say(console, comparison.get("sentence"), style="bold")
     runs = [_run(run) for run in comparison.get("runs") or ()]
-    columns = ("run", "arm", "seed", "data", "designs", "valid", "test PA", "over default", "95 % CI")
+    columns = (
+        "run",
+        "arm",
+        "seed",
+        "data",
+        "designs",
+        "valid",
+        "test PA",
+        "over default",
+        "95 % CI",
+    )
     console.print(_table("runs, bps", columns, runs))
     groups = [_group(group) for group in comparison.get("groups") or ()]
-    console.print(_table("arms over the default, bps", ("arm", "runs", "mean", "95 % CI", "by seed"), groups))
+    console.print(
+        _table("arms over the default, bps", ("arm", "runs", "mean", "95 % CI", "by seed"), groups)
+    )
     tests = [_test(test) for test in comparison.get("tests") or ()]
     if tests:
-        console.print(_table("differences between arms, bps", ("arms", "difference", "95 % CI", "p"), tests))
-    fair = "" if comparison.get("equal_budget", True) else "; the runs' BUDGETS DIFFER, so arms are not compared fairly"
-    _say(console, f"SPA p that no arm beats TWAP: {p_value(comparison.get('spa_p'))}{fair}", style="dim")
+        console.print(
+            _table("differences between arms, bps", ("arms", "difference", "95 % CI", "p"), tests)
+        )
+    fair = (
+        ""
+        if comparison.get("equal_budget", True)
+        else "; the runs' BUDGETS DIFFER, so arms are not compared fairly"
+    )
+    _say(
+        console,
+        f"SPA p that no arm beats TWAP: {p_value(comparison.get('spa_p'))}{fair}",
+        style="dim",
+    )
 
 
 def sparkline(values: Sequence[float], *, width: int = SPARK_WIDTH) -> str:
     """A curve in one line: the mean of each stretch, between the lowest and the highest."""
-    means = np.array([stretch.mean() for stretch in np.array_split(values, min(width, len(values)))])
+    means = np.array(
+        [stretch.mean() for stretch in np.array_split(values, min(width, len(values)))]
+    )
     span = float(np.ptp(means)) or 1.0
-    return "".join(SPARKS[round(level)] for level in (means - means.min()) / span * (len(SPARKS) - 1))
+    return "".join(
+        SPARKS[round(level)] for level in (means - means.min()) / span * (len(SPARKS) - 1)
+    )
 
 
 def _opened(folder: Path) -> Archive:
@@ -188,11 +275,18 @@ def _counts(designed: Sequence[Mapping[str, Any]], repeated: int) -> dict[str, i
         "valid": len(designed) - verdicts.count("invalid"),
         "scored": scored,
     }
-    return counts | {"failed": verdicts.count("invalid") + verdicts.count("failed"), "repeated": repeated}
+    return counts | {
+        "failed": verdicts.count("invalid") + verdicts.count("failed"),
+        "repeated": repeated,
+    }
 
 
 def _scored(scoring: OverDefault, e: Evaluation) -> dict[str, Any]:
-    facts = {key: value for key, value in asdict(e).items() if key not in ("candidate", "arrays", "policy", "curve")}
+    facts = {
+        key: value
+        for key, value in asdict(e).items()
+        if key not in ("candidate", "arrays", "policy", "curve")
+    }
     return facts | {"over_default": scoring.of([e])}
 
 
@@ -200,7 +294,14 @@ def _training(e: Mapping[str, Any]) -> tuple[Any, ...]:
     means = ", ".join(f"{name} {signed(value)}" for name, value in e["scores"].items())
     told = means if e["status"] == "ok" else f"{e['status']}: {e['reason']}"
     over = e["over_default"]
-    return f"{e['rung']}, {e['seed']}", signed(_mean(over)), _ci(over), told, number(e["work"], 1), e["isolation"]
+    return (
+        f"{e['rung']}, {e['seed']}",
+        signed(_mean(over)),
+        _ci(over),
+        told,
+        number(e["work"], 1),
+        e["isolation"],
+    )
 
 
 def _method(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
@@ -211,13 +312,25 @@ def _method(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _simulated(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
     figures = (number(row.get(key)) for key in ("passive", "forced", "seed_sd"))
-    return name, number(row.get("cost_bps")), signed(row.get("saved_bps")), _ci(row, "saved_ci95"), *figures
+    return (
+        name,
+        number(row.get("cost_bps")),
+        signed(row.get("saved_bps")),
+        _ci(row, "saved_ci95"),
+        *figures,
+    )
 
 
 def _run(run: Mapping[str, Any]) -> tuple[Any, ...]:
     over, final, designs = run.get("over_default"), run.get("final") or {}, run.get("designs") or {}
     told = (*(run.get(key) for key in ("name", "arm", "seed", "data")), designs.get("proposed"))
-    return *told, signed(run.get("score_valid")), number(final.get("PA")), signed(_mean(over)), _ci(over)
+    return (
+        *told,
+        signed(run.get("score_valid")),
+        number(final.get("PA")),
+        signed(_mean(over)),
+        _ci(over),
+    )
 
 
 def _group(group: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -226,7 +339,12 @@ def _group(group: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _test(test: Mapping[str, Any]) -> tuple[str, ...]:
-    return f"{test.get('a')} - {test.get('b')}", signed(test.get("difference")), _ci(test), p_value(test.get("p"))
+    return (
+        f"{test.get('a')} - {test.get('b')}",
+        signed(test.get("difference")),
+        _ci(test),
+        p_value(test.get("p")),
+    )
 
 
 def _small_print(results: Mapping[str, Any]) -> Iterable[str]:
@@ -239,16 +357,27 @@ def _small_print(results: Mapping[str, Any]) -> Iterable[str]:
     part = f", specific part {signed(_mean(own))} {_ci(own)}" if own else ""
     yield f"best design {results.get('best')}: {signed(_mean(over))} bps over the default {_ci(over)} on the test days{part}"
     yield f"designs: {', '.join(f'{count} {name}' for name, count in designs.items())}; stopped: {results.get('stop_reason')}"
-    hurdle, spa = number(selection.get("hurdle_bps")), selection.get("spa_p_over_default", results.get("spa_p"))
+    hurdle, spa = (
+        number(selection.get("hurdle_bps")),
+        selection.get("spa_p_over_default", results.get("spa_p")),
+    )
     yield f"selection: {selection.get('tried', '–')} tried, luck alone lifts the best by about {hurdle} bps; SPA p {p_value(spa)}"
     seeds = results.get("seeds") or ()
-    told = ", ".join(f"{k} {v}" for k, v in seeds.items()) if isinstance(seeds, Mapping) else ", ".join(map(str, seeds))
+    told = (
+        ", ".join(f"{k} {v}" for k, v in seeds.items())
+        if isinstance(seeds, Mapping)
+        else ", ".join(map(str, seeds))
+    )
     opened = f"test openings: {results.get('test_openings')}"
     yield f"seeds: {told or '–'}; isolation: {results.get('isolation')}; {opened}"
     tokens = f"{llm.get('tokens_in', 0):,} tokens in, {llm.get('tokens_out', 0):,} out"
     model = f"{llm.get('name')}{', adapter ' + str(llm['adapter']) if llm.get('adapter') else ''}"
     yield f"model: {model}; {llm.get('calls', 0)} calls, {tokens}, {llm.get('usd') or 0.0:.2f} USD"
-    days = ", ".join(f"{data[key]} {key[:-5]}" for key in ("train_days", "valid_days", "test_days") if key in data)
+    days = ", ".join(
+        f"{data[key]} {key[:-5]}"
+        for key in ("train_days", "valid_days", "test_days")
+        if key in data
+    )
     dates = f"{data.get('first_date', '')} to {data.get('last_date', '')}"
     yield f"data: {data.get('name')}, {dates} ({days}), sha256 {str(data.get('sha256'))[:12]}"
     yield from (f"note: {note}" for note in results.get("notes") or ())
@@ -263,7 +392,9 @@ def _ci(found: Mapping[str, Any] | None, key: str = "ci95") -> str:
     return "–" if None in bounds else interval(bounds)
 
 
-def _table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, strong: str = "\0") -> Table:
+def _table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, strong: str = "\0"
+) -> Table:
     """A table of plain cells, numbers to the right; rows whose name begins with `strong` stand out."""
     table = Table(title=title, title_justify="left")
     for place, column in enumerate(columns):
@@ -295,8 +426,12 @@ def _heading(console: Console, text: str) -> None:
 
 def _source(console: Console, text: str, language: str) -> None:
     """Source in colours, or as it is when piped; letters that are not printable are shown as such."""
-    safe = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    safe = "".join(
+        c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text
+    )
     if console.is_terminal:
-        console.print(Syntax(safe, language, theme="ansi_dark", background_color="default", word_wrap=True))
+        console.print(
+            Syntax(safe, language, theme="ansi_dark", background_color="default", word_wrap=True)
+        )
     else:
         print(safe, file=console.file)

@@ -16,7 +16,9 @@ def write_tensorboard(run: Path, folder: Path) -> int:
     try:
         from tensorboard.summary import Writer
     except ImportError:
-        raise ConfigError("TensorBoard is not installed; run: pip install 'se-rl[tensorboard]'") from None
+        raise ConfigError(
+            "TensorBoard is not installed; run: pip install 'se-rl[tensorboard]'"
+        ) from None
     with Archive.open(RunFolder(run).archive, read_only=True) as archive:
         rows = [*_iterations(archive), *_curves(archive)]
     writer = Writer(str(folder))
@@ -32,8 +34,16 @@ def _iterations(archive: Archive) -> list[tuple[str, float, int]]:
     for event in archive.events("iteration"):
         told: dict[str, Any] = dict(event.payload)
         step = int(told["iteration"])
-        rows += [(f"iteration/{name}", float(told[name]), step) for name in names if told.get(name) is not None]
-        numbers = {name: value for name, value in (told.get("learnt") or {}).items() if isinstance(value, int | float)}
+        rows += [
+            (f"iteration/{name}", float(told[name]), step)
+            for name in names
+            if told.get(name) is not None
+        ]
+        numbers = {
+            name: value
+            for name, value in (told.get("learnt") or {}).items()
+            if isinstance(value, int | float)
+        }
         rows += [(f"designer/{name}", float(value), step) for name, value in numbers.items()]
     return rows
 
@@ -44,5 +54,9 @@ def _curves(archive: Archive) -> list[tuple[str, float, int]]:
         if e.ok and e.rung > 0:
             for step, row in enumerate(json.loads(archive.blob(e.curve))):
                 tag = f"training/{e.candidate}/rung{e.rung}-seed{e.seed}"
-                rows += [(f"{tag}/{name}", float(v), step) for name, v in row.items() if isinstance(v, int | float)]
+                rows += [
+                    (f"{tag}/{name}", float(v), step)
+                    for name, v in row.items()
+                    if isinstance(v, int | float)
+                ]
     return rows

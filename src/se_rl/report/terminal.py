@@ -41,7 +41,9 @@ def baselines_table(results: dict[str, Any]) -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     data, days = results["data"], results["days"]
     if data["synthetic"]:
-        console.print(Text(" SYNTHETIC DATA: no market ever printed these prices ", style="black on yellow"))
+        console.print(
+            Text(" SYNTHETIC DATA: no market ever printed these prices ", style="black on yellow")
+        )
     title = f"{data['name']}, {data['split']} split: {results['orders']:,} orders (buy and sell), {results['symbols']} symbols"
     table = Table(title=f"{title}, {days} days, {results['horizon']} bars", title_justify="left")
     rows = {name: _cells(name, row) for name, row in results["methods"].items()}
@@ -64,16 +66,31 @@ def _dynamic_table(kind: str, rows: dict[str, Any], learned: dict[str, Any]) -> 
     """The simulated market's table: costs in bps of the arrival price, lower is better."""
     title = f"simulated market, {kind}: {learned['participation']:.0%} of volume in {learned['dynamic_horizon']} steps"
     table = Table(
-        title=f"{title}, {rows['TWAP']['orders']:,} fresh orders, {learned['seeds']} seeds", title_justify="left"
+        title=f"{title}, {rows['TWAP']['orders']:,} fresh orders, {learned['seeds']} seeds",
+        title_justify="left",
     )
-    for column in ("method", "cost, bps", "saved, bps", "95 % CI", "saved", "passive", "forced", "seed SD"):
+    for column in (
+        "method",
+        "cost, bps",
+        "saved, bps",
+        "95 % CI",
+        "saved",
+        "passive",
+        "forced",
+        "seed SD",
+    ):
         table.add_column(column, justify="left" if column == "method" else "right", no_wrap=True)
     for name, row in rows.items():
         table.add_row(
-            name, number(row["cost_bps"]), number(row["saved_bps"]), interval(row["saved_ci95"]),
-            number(100 * row["saved_share"], 1, suffix=" %"), number(row["passive"]), number(row["forced"], 3),
+            name,
+            number(row["cost_bps"]),
+            number(row["saved_bps"]),
+            interval(row["saved_ci95"]),
+            number(100 * row["saved_share"], 1, suffix=" %"),
+            number(row["passive"]),
+            number(row["forced"], 3),
             number(row["seed_sd"]) if "seed_sd" in row else "",
-        )  # fmt: skip
+        )
     table.caption = f"grid constant: {rows['grid constant']['schedule']}; news taken out of every cost; SIMULATED"
     table.caption_justify = "left"
     return table
@@ -103,7 +120,11 @@ def _reading(results: dict[str, Any]) -> list[str]:
     costs, spa = results["costs"], results["spa"]
     cap = f", cap {costs['cap']:g} of volume" if costs["cap"] else ""
     detectable = max(
-        (r["over_TWAP"]["detectable"] for n, r in results["methods"].items() if n != "foresight bound"),
+        (
+            r["over_TWAP"]["detectable"]
+            for n, r in results["methods"].items()
+            if n != "foresight bound"
+        ),
         default=math.nan,
     )
     lines = [
@@ -128,7 +149,9 @@ def print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     for column in rows[0]:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(Text("yes" if v is True else "no" if v is False else str(v)) for v in row.values()))
+        table.add_row(
+            *(Text("yes" if v is True else "no" if v is False else str(v)) for v in row.values())
+        )
     console.print(table)
 
 
@@ -150,7 +173,8 @@ def print_card(card: dict[str, Any]) -> None:
     """The realism card: each fact beside its band, then the tests and the best constant policies."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     table = Table(
-        title=f"Simulated market: {card['passed']} of {len(card['facts'])} facts in their bands", title_justify="left"
+        title=f"Simulated market: {card['passed']} of {len(card['facts'])} facts in their bands",
+        title_justify="left",
     )
     for column in ("fact", "value", "SE", "band", ""):
         table.add_column(column, justify="left" if column in ("fact", "") else "right")
@@ -179,4 +203,8 @@ def p_value(p: float | None) -> str:
 
 def interval(bounds: list[float] | tuple[float, float]) -> str:
     """[low, high]."""
-    return "–" if not all(math.isfinite(b) for b in bounds) else f"[{number(bounds[0])}, {number(bounds[1])}]"
+    return (
+        "–"
+        if not all(math.isfinite(b) for b in bounds)
+        else f"[{number(bounds[0])}, {number(bounds[1])}]"
+    )

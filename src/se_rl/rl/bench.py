@@ -32,7 +32,7 @@ from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Network, reward
 from se_rl.rl.policy import ActionMap, Neutral, PolicyRunner
 from se_rl.rl.ppo import Batch, PPOSettings
-from se_rl.rl.rollout import advantages, collect, without_luck
+from se_rl.rl.rollout import advantages, collect, without_hindsight
 from se_rl.rl.trainer import TrainConfig, Training, train
 
 HORIZON, SESSIONS, VALID_SESSIONS, VALID_ORDERS = 240, 20, 40, 4096
@@ -42,7 +42,10 @@ SPREAD_BPS = 10.0
 """About the spread of an order's return; the peer's rewards are divided by it, as ours are by the measured one."""
 SAME = PPOSettings(kl_stop=float("inf"))
 """What both sides can have: SB3 stops at another estimate of the KL divergence, so neither side stops."""
-PEERS = ("SB3 PPO, its defaults, 8 Gymnasium environments", "SB3 PPO, our batched world, network and settings")
+PEERS = (
+    "SB3 PPO, its defaults, 8 Gymnasium environments",
+    "SB3 PPO, our batched world, network and settings",
+)
 INSTALL = 'not installed: pip install "se-rl[baselines]"'
 
 Act = Callable[[Observation, int], Array]
@@ -59,7 +62,9 @@ class Contender:
     rates: list[float] = field(default_factory=list)
 
 
-def bench_ppo(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+def bench_ppo(
+    *, seconds: float = 2.0, say: Callable[[str], None] = lambda _: None
+) -> dict[str, Any]:
     """Order steps per CPU second of ours and of SB3, rollout to update; the caller adds `machine`."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -70,7 +75,9 @@ def bench_ppo(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: No
         say("training all in turns")
         take_turns(found, seconds=TURNS * seconds)
         say("parts of an update")
-        detail = _gains(found, past, later) | parts(StaticWorld(past, horizon=HORIZON), seconds=seconds)
+        detail = _gains(found, past, later) | parts(
+            StaticWorld(past, horizon=HORIZON), seconds=seconds
+        )
     finally:
         torch.set_num_threads(threads)
     say("one design in both worlds")
@@ -92,13 +99,17 @@ def bench_ppo(*, seconds: float = 2.0, say: Callable[[str], None] = lambda _: No
 
 def make_data(seed: int = 0) -> tuple[MarketData, MarketData]:
     """Synthetic train days, and the days after them."""
-    data = synthetic_market(SyntheticConfig(symbols=20, sessions=SESSIONS + VALID_SESSIONS, seed=seed))
+    data = synthetic_market(
+        SyntheticConfig(symbols=20, sessions=SESSIONS + VALID_SESSIONS, seed=seed)
+    )
     return data.select(dates=data.dates[:SESSIONS]), data.select(dates=data.dates[SESSIONS:])
 
 
 def contenders(data: MarketData) -> dict[str, Contender]:
     """Ours with its defaults and with what SB3 can have too, and both peers where SB3 is installed."""
-    world, same, peer = (StaticWorld(data, horizon=HORIZON) for _ in range(3))  # each is left in mid-episode
+    world, same, peer = (
+        StaticWorld(data, horizon=HORIZON) for _ in range(3)
+    )  # each is left in mid-episode
     found = {"ours": ours(world, PPOSettings()), "ours, same settings": ours(same, SAME)}
     try:
         return found | dict(zip(PEERS, (_sb3_defaults(data), _sb3_same(peer)), strict=True))
@@ -163,15 +174,27 @@ def _sb3_same(world: StaticWorld) -> Contender:
     training = Training(Modules(), {world.name: world}, TrainConfig(), seed=0)
     constant, orders = Modules().constant, training.worlds[world.name].orders
     model = PPO(
-        "MlpPolicy", vector_world(world, orders=orders, seed=0), seed=0, device="cpu",
-        n_steps=world.horizon, batch_size=orders * world.horizon // SAME.minibatches, n_epochs=training.ppo.epochs,
-        learning_rate=constant("learning_rate"), gamma=1.0, gae_lambda=constant("gae_lambda"),
-        clip_range=SAME.clip, clip_range_vf=SAME.value_clip, vf_coef=SAME.value_weight / 2.0, ent_coef=0.0,
+        "MlpPolicy",
+        vector_world(world, orders=orders, seed=0),
+        seed=0,
+        device="cpu",
+        n_steps=world.horizon,
+        batch_size=orders * world.horizon // SAME.minibatches,
+        n_epochs=training.ppo.epochs,
+        learning_rate=constant("learning_rate"),
+        gamma=1.0,
+        gae_lambda=constant("gae_lambda"),
+        clip_range=SAME.clip,
+        clip_range_vf=SAME.value_clip,
+        vf_coef=SAME.value_weight / 2.0,
+        ent_coef=0.0,
         max_grad_norm=SAME.gradient_norm,
         policy_kwargs={
-            "features_extractor_class": Trunk, "net_arch": [], "log_std_init": float(np.log(constant("exploration"))),
+            "features_extractor_class": Trunk,
+            "net_arch": [],
+            "log_std_init": float(np.log(constant("exploration"))),
         },
-    )  # fmt: skip
+    )
 
     def act(observation: Observation, steps_left: int) -> Array:
         return _ratios(_predicted(model, observation), steps_left)
@@ -205,9 +228,15 @@ def vector_world(world: StaticWorld, *, orders: int, seed: int) -> Any:
         def step_wait(self) -> Any:
             core = world.core
             seen = core.step(_ratios(self._actions[:, 0], world.horizon - core.step_index)).copy()
-            rewards, done, infos = (core.reward / SPREAD_BPS).astype(np.float32), np.full(orders, core.done), none
+            rewards, done, infos = (
+                (core.reward / SPREAD_BPS).astype(np.float32),
+                np.full(orders, core.done),
+                none,
+            )
             if core.done:
-                infos = [{"terminal_observation": row, "TimeLimit.truncated": False} for row in seen]
+                infos = [
+                    {"terminal_observation": row, "TimeLimit.truncated": False} for row in seen
+                ]
                 seen = self.reset()
             return seen, rewards, done, infos
 
@@ -220,7 +249,9 @@ def vector_world(world: StaticWorld, *, orders: int, seed: int) -> Any:
         def close(self) -> None: ...
 
         def set_attr(self, *_: Any, **options: Any) -> None:
-            raise NotImplementedError("the orders of a batch have nothing of their own to set or to call")
+            raise NotImplementedError(
+                "the orders of a batch have nothing of their own to set or to call"
+            )
 
         env_method: Any = set_attr
 
@@ -243,7 +274,12 @@ def _predicted(model: Any, observation: Observation) -> Array:
 
 
 def _ratios(outputs: npt.NDArray[np.floating], steps_left: int) -> Array:
-    return ActionMap().ratio(torch.from_numpy(outputs), steps_left=steps_left, neutral=Neutral()).double().numpy()
+    return (
+        ActionMap()
+        .ratio(torch.from_numpy(outputs), steps_left=steps_left, neutral=Neutral())
+        .double()
+        .numpy()
+    )
 
 
 def over_twap(world: World, act: Act, episodes: Episodes, *, clusters: Int) -> tuple[float, float]:
@@ -251,14 +287,20 @@ def over_twap(world: World, act: Act, episodes: Episodes, *, clusters: Int) -> t
 
     Summed over an order, the default reward is its gain less TWAP's, with the news taken out.
     """
-    observation, fields, gain = world.reset(episodes), new_fields(len(episodes)), np.zeros(len(episodes))
+    observation, fields, gain = (
+        world.reset(episodes),
+        new_fields(len(episodes)),
+        np.zeros(len(episodes)),
+    )
     seen = SimpleNamespace(**dict(zip(world.field_names, torch.from_numpy(fields), strict=True)))
     for step in range(world.horizon):
         observation = world.step(act(observation, world.horizon - step), None, fields)
         gain += 1e4 * reward(seen).numpy()
     kept = ~world.broken
     mean = gain[kept].mean()
-    misses = np.bincount(np.unique(clusters[kept], return_inverse=True)[1], weights=gain[kept] - mean)
+    misses = np.bincount(
+        np.unique(clusters[kept], return_inverse=True)[1], weights=gain[kept] - mean
+    )
     return float(mean), float(np.sqrt(np.sum(misses**2)) / kept.sum())
 
 
@@ -269,7 +311,9 @@ def _gains(found: dict[str, Contender], past: MarketData, later: MarketData) -> 
     lines = {}
     for name, one in found.items():
         mean, error = over_twap(valid, one.act, episodes, clusters=episodes.orders.row)
-        lines[f"gain over TWAP, {name}"] = f"{mean:.2f} +- {error:.2f} bps after {one.cpu_seconds:.1f} CPU s"
+        lines[f"gain over TWAP, {name}"] = (
+            f"{mean:.2f} +- {error:.2f} bps after {one.cpu_seconds:.1f} CPU s"
+        )
     return lines
 
 
@@ -282,33 +326,55 @@ class _Autograd(Network):
 
 def parts(world: World, *, seconds: float) -> dict[str, float]:
     """Shares of an iteration's time, and nanoseconds per sample-pass of the update by hand and by autograd."""
-    fused, autograd = (_laps(world, Modules(network=kind), seconds=seconds / 2) for kind in (Network, _Autograd))
+    fused, autograd = (
+        _laps(world, Modules(network=kind), seconds=seconds / 2) for kind in (Network, _Autograd)
+    )
     shares = {f"share of {part}": ns / sum(fused.values()) for part, ns in fused.items()}
     per_pass = {"fused": fused["update"], "autograd": autograd["update"]}
-    return shares | {f"ns per sample-pass, {k}": ns / round(Modules().constant("epochs")) for k, ns in per_pass.items()}
+    return shares | {
+        f"ns per sample-pass, {k}": ns / round(Modules().constant("epochs"))
+        for k, ns in per_pass.items()
+    }
 
 
 def _laps(world: World, modules: Modules, *, seconds: float) -> dict[str, float]:
     """CPU nanoseconds per order step of each part of an iteration, medians."""
     training = Training(modules, {world.name: world}, TrainConfig(anneal=False, ppo=SAME), seed=0)
-    ground, laps, end = training.worlds[world.name], list[list[float]](), time.perf_counter() + seconds
+    ground, laps, end = (
+        training.worlds[world.name],
+        list[list[float]](),
+        time.perf_counter() + seconds,
+    )
     while not laps or time.perf_counter() < end:
         times = [time.process_time()]
         rollout = collect(
-            world, training.policy, training.action_map, world.draw(ground.rng, ground.orders),
-            generator=ground.generator, neutral=ground.neutral, device=training.device,
-        )  # fmt: skip
+            world,
+            training.policy,
+            training.action_map,
+            world.draw(ground.rng, ground.orders),
+            generator=ground.generator,
+            neutral=ground.neutral,
+            device=training.device,
+        )
         times.append(time.process_time())
         rewards = rollout.rewards(modules.reward, bound=LIMITS.reward_magnitude)
         times.append(time.process_time())
         lam = modules.constant("gae_lambda")
         estimates = advantages(rewards / rewards.std(), rollout.values, gamma=1.0, lam=lam)
-        batch = Batch.of(rollout, without_luck(estimates, rollout, discount=lam), policy=training.policy)
+        batch = Batch.of(
+            rollout, without_hindsight(estimates, rollout, discount=lam), policy=training.policy
+        )
         times.append(time.process_time())
         training.ppo.update([batch])
         times.append(time.process_time())
         laps.append([1e9 * lap / rollout.values.numel() for lap in np.diff(times)])
-    return dict(zip(("rollout", "reward", "advantages", "update"), np.median(laps, axis=0).tolist(), strict=True))
+    return dict(
+        zip(
+            ("rollout", "reward", "advantages", "update"),
+            np.median(laps, axis=0).tolist(),
+            strict=True,
+        )
+    )
 
 
 def quick_design(seed: int = 0, *, budget: float = 2.0) -> dict[str, float]:
@@ -321,20 +387,27 @@ def quick_design(seed: int = 0, *, budget: float = 2.0) -> dict[str, float]:
 
     from se_rl.environments.dynamic_world import DynamicWorld
 
-    torch.set_num_threads(1)  # asked for, not only by the environment: the simulator's threads share torch's runtime
+    torch.set_num_threads(
+        1
+    )  # asked for, not only by the environment: the simulator's threads share torch's runtime
     past, later = make_data(seed)
     worlds: dict[str, World] = {
         "static": StaticWorld(past, horizon=HORIZON),
         "dynamic": DynamicWorld(bank=1024, seed=1),
     }
-    fresh = (StaticWorld(later, horizon=HORIZON, scales=FeatureScales.fit(past)), DynamicWorld(bank=256, seed=2))
+    fresh = (
+        StaticWorld(later, horizon=HORIZON, scales=FeatureScales.fit(past)),
+        DynamicWorld(bank=256, seed=2),
+    )
     wall, cpu = time.perf_counter(), time.process_time()
     trained = train(Modules(), worlds, TrainConfig(budget=budget), seed=seed)
     result: dict[str, float] = {}
     for world in fresh:
         episodes = world.draw(np.random.default_rng(seed), 512)
         clusters = episodes.orders.row if episodes.seeds is None else episodes.seeds
-        gain, error = over_twap(world, _acting(trained.runner(world.name), world), episodes, clusters=clusters)
+        gain, error = over_twap(
+            world, _acting(trained.runner(world.name), world), episodes, clusters=clusters
+        )
         result |= {f"gain over TWAP in bps, {world.name}": gain, f"its error, {world.name}": error}
     result |= {"wall seconds": time.perf_counter() - wall, "CPU seconds": time.process_time() - cpu}
     return result | {"peak memory in MB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
@@ -344,7 +417,12 @@ def design_in_fresh_process(*, threads: int = 2) -> dict[str, Any]:
     """`quick_design` where nothing else has used memory; a very small one before it loads what is compiled."""
     code = f"import json; from {__name__} import quick_design as q; q(budget=0.01); print(json.dumps(q()))"
     limits = {"NUMBA_NUM_THREADS": str(threads), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", code], env=os.environ | limits, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | limits, capture_output=True, text=True
+    )
     if done.returncode:
         return {"quick design": f"failed: {done.stderr.strip().splitlines()[-1]}"}
-    return {f"quick design on {threads} threads, {name}": value for name, value in json.loads(done.stdout).items()}
+    return {
+        f"quick design on {threads} threads, {name}": value
+        for name, value in json.loads(done.stdout).items()
+    }

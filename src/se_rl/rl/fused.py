@@ -29,8 +29,13 @@ class FusedPolicy:
     @classmethod
     def of(cls, policy: Policy) -> FusedPolicy | None:
         """For policies on the default network without memory and messages; None for all others."""
-        kind = type(policy.network)  # a subclass that only sets learning constants computes the same
-        same = all(getattr(kind, name) is getattr(defaults.Network, name) for name in ("__init__", "forward"))
+        kind = type(
+            policy.network
+        )  # a subclass that only sets learning constants computes the same
+        same = all(
+            getattr(kind, name) is getattr(defaults.Network, name)
+            for name in ("__init__", "forward")
+        )
         plain = type(policy) is Policy and same and policy.history == 1 and not policy.message_size
         return cls(policy) if plain else None
 
@@ -41,7 +46,11 @@ class FusedPolicy:
             (network.first.weight, network.first.bias),
             (network.second.weight, network.second.bias),
         )
-        self._heads, self._log_std, self._actions = (heads.weight, heads.bias), policy.log_std, policy.actions
+        self._heads, self._log_std, self._actions = (
+            (heads.weight, heads.bias),
+            policy.log_std,
+            policy.actions,
+        )
         device = policy.log_std.device
         self._chunk = CHUNK if device.type == "cpu" else 1 << 30
         self._minus_one = torch.full((), -1.0, device=device)
@@ -58,25 +67,39 @@ class FusedPolicy:
 
     @torch.no_grad()
     def backward(
-        self, rows: Tensor, columns: Tensor, *, settings: PPOSettings, entropy_bonus: float, weight: float
+        self,
+        rows: Tensor,
+        columns: Tensor,
+        *,
+        settings: PPOSettings,
+        entropy_bonus: float,
+        weight: float,
     ) -> Tensor:
         """Means over the rows of policy loss, value loss, KL estimate and share of clipped rows; gradients are added.
 
         `columns` [used + 4, n] are the outputs, then old log-prob, old value, advantage and return.
         """
         count, used = len(rows), len(columns) - 4
-        terms = torch.zeros(4, device=rows.device)  # gains are the loss's opposite, and a squared error counts half
+        terms = torch.zeros(
+            4, device=rows.device
+        )  # gains are the loss's opposite, and a squared error counts half
         for start in range(0, count, self._chunk):
             part = slice(start, start + self._chunk)
-            terms += self._chunk_backward(rows[part], columns[:, part], settings=settings, scale=weight / count)
+            terms += self._chunk_backward(
+                rows[part], columns[:, part], settings=settings, scale=weight / count
+            )
         _gradient(self._log_std)[:used] -= weight * entropy_bonus
         return terms * self._signs / count
 
-    def _chunk_backward(self, rows: Tensor, columns: Tensor, *, settings: PPOSettings, scale: float) -> Tensor:
+    def _chunk_backward(
+        self, rows: Tensor, columns: Tensor, *, settings: PPOSettings, scale: float
+    ) -> Tensor:
         n = len(rows)
         out = self._buffer("out", self._actions + 1, n)
         self.forward(rows, out)
-        one, two, back, slope = (self._buffer(name, n, 64) for name in ("one", "two", "back", "slope"))
+        one, two, back, slope = (
+            self._buffer(name, n, 64) for name in ("one", "two", "back", "slope")
+        )
         to_out = self._buffer("to_out", self._actions + 1, n)
         terms = self._loss(out, columns, to_out, settings=settings, scale=scale)
         weight, bias = self._heads
@@ -94,15 +117,26 @@ class FusedPolicy:
         _gradient(bias).add_(slope.sum(0))
         return terms
 
-    def _loss(self, out: Tensor, columns: Tensor, to_out: Tensor, *, settings: PPOSettings, scale: float) -> Tensor:
+    def _loss(
+        self, out: Tensor, columns: Tensor, to_out: Tensor, *, settings: PPOSettings, scale: float
+    ) -> Tensor:
         """Sums of the loss's terms; writes the derivatives by the heads' outputs and adds that by log_std."""
         used = len(columns) - 4
-        outputs, (old_log_prob, old_value, advantage, target) = columns[:used], columns[used:].unbind()
+        outputs, (old_log_prob, old_value, advantage, target) = (
+            columns[:used],
+            columns[used:].unbind(),
+        )
         gain, squared, divergence, outside = terms = self._buffer("terms", 4, len(target))
         log_std = self._log_std[:used]
         inverse = torch.exp(-log_std)[:, None]
         z = (outputs - out[:used]).mul_(inverse)
-        shift = z.square().sum(0).mul_(-0.5).sub_(log_std.sum() + 0.5 * used * math.log(2 * math.pi)).sub_(old_log_prob)
+        shift = (
+            z.square()
+            .sum(0)
+            .mul_(-0.5)
+            .sub_(log_std.sum() + 0.5 * used * math.log(2 * math.pi))
+            .sub_(old_log_prob)
+        )
         ratio = torch.exp(shift)
         plain = ratio * advantage
         bounded = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip).mul_(advantage)
@@ -132,7 +166,9 @@ class FusedPolicy:
         return self._buffers[key]
 
 
-def _value_loss(value: Tensor, old: Tensor, target: Tensor, *, clip: float, squared: Tensor) -> Tensor:
+def _value_loss(
+    value: Tensor, old: Tensor, target: Tensor, *, clip: float, squared: Tensor
+) -> Tensor:
     """Writes the squared errors, of the clipped value where those are larger; half their derivatives by the value."""
     gap = value - target
     torch.mul(gap, gap, out=squared)

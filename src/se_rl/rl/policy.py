@@ -44,7 +44,9 @@ class ActionMap:
 
     def offset(self, output: Tensor, *, neutral: Neutral) -> Tensor:
         """The limit's distance from the own-side touch in ticks, positive on the passive side."""
-        return (neutral.offset + self.price_scale * output).clamp(-MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
+        return (neutral.offset + self.price_scale * output).clamp(
+            -MAX_OFFSET_TICKS, MAX_OFFSET_TICKS
+        )
 
 
 class Policy(nn.Module):
@@ -61,7 +63,10 @@ class Policy(nn.Module):
     ) -> None:
         super().__init__()
         self.history, self.actions, self.agents = int(modules.constant("history")), actions, agents
-        self.observation_size, self.message_size = observation_size, message_size if agents > 1 else 0
+        self.observation_size, self.message_size = (
+            observation_size,
+            message_size if agents > 1 else 0,
+        )
         self.network = modules.network(observation_size + self.message_size, self.history)
         width = int(self.network.feature_dim)  # type: ignore[arg-type]
         self.heads = nn.Linear(width, actions + 1)
@@ -69,7 +74,9 @@ class Policy(nn.Module):
             self.heads.weight.mul_(0.01)
             self.heads.weight[actions].zero_()
             self.heads.bias.zero_()
-        self.log_std = nn.Parameter(torch.full((actions,), math.log(modules.constant("exploration"))))
+        self.log_std = nn.Parameter(
+            torch.full((actions,), math.log(modules.constant("exploration")))
+        )
         if self.message_size:
             self.speak = nn.Linear(width, self.message_size)
             self.communication = modules.communication(agents, self.message_size)
@@ -96,7 +103,9 @@ class Policy(nn.Module):
 class PolicyRunner:
     """A policy in use, without noise: keeps the window of observations and the inboxes of a batch of orders."""
 
-    def __init__(self, policy: Policy, action_map: ActionMap, *, neutral: Neutral | None = None) -> None:
+    def __init__(
+        self, policy: Policy, action_map: ActionMap, *, neutral: Neutral | None = None
+    ) -> None:
         self.policy, self.action_map, self.neutral = policy, action_map, neutral or Neutral()
         self._window: Window | None = None
 
@@ -106,7 +115,9 @@ class PolicyRunner:
         self._steps_left = horizon
 
     @torch.no_grad()
-    def act(self, observation: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def act(
+        self, observation: npt.NDArray[np.float32]
+    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Ratios and offsets in ticks [n] for the next step."""
         if self._window is None:
             raise ValueError("call start() before act()")

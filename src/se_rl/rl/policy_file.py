@@ -21,7 +21,7 @@ from se_rl.config import ConfigError
 from se_rl.modules.defaults import Modules
 from se_rl.records.files import write_bytes
 from se_rl.rl.policy import ActionMap, Neutral, Policy
-from se_rl.rl.room import WEIGHT, LockedTraining
+from se_rl.rl.sandboxed_training import WEIGHT, TrainedDesign
 from se_rl.rl.trainer import Trained
 
 FORMAT = 1
@@ -35,13 +35,21 @@ class PolicyFileError(ConfigError):
 
 def save_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
     """Write a module's weights and the facts that must agree when they are read again."""
-    _write(path, {name: v.detach().cpu().contiguous().clone() for name, v in module.state_dict().items()}, facts)
+    _write(
+        path,
+        {name: v.detach().cpu().contiguous().clone() for name, v in module.state_dict().items()},
+        facts,
+    )
 
 
 def _write(path: Path, weights: dict[str, Tensor], facts: Mapping[str, Any]) -> None:
     from safetensors.torch import save
 
-    header = {"format": str(FORMAT), "facts": json.dumps(dict(facts), sort_keys=True), "sha256": "0" * 64}
+    header = {
+        "format": str(FORMAT),
+        "facts": json.dumps(dict(facts), sort_keys=True),
+        "sha256": "0" * 64,
+    }
     content = _ordered(save(weights, metadata=header))
     write_bytes(path, _HASH.sub(f'"sha256":"{digest(content)}"'.encode(), content, count=1))
 
@@ -62,18 +70,26 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise PolicyFileError(f"policy {path} cannot be read: {error.strerror or error}; give a saved policy") from None
+        raise PolicyFileError(
+            f"policy {path} cannot be read: {error.strerror or error}; give a saved policy"
+        ) from None
     try:
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
         if int(header["format"]) > FORMAT:
-            raise PolicyFileError(f"policy {path} has format {header['format']!r}, newer than {FORMAT}; update se-rl")
+            raise PolicyFileError(
+                f"policy {path} has format {header['format']!r}, newer than {FORMAT}; update se-rl"
+            )
         if header["sha256"] != digest(content):
-            raise PolicyFileError(f"policy {path} is damaged: its content does not match its hash; train it again")
+            raise PolicyFileError(
+                f"policy {path} is damaged: its content does not match its hash; train it again"
+            )
         return load(content), json.loads(header["facts"])
     except PolicyFileError:
         raise
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError):
-        raise PolicyFileError(f"policy {path} is damaged or no policy of ours; train it again") from None
+        raise PolicyFileError(
+            f"policy {path} is damaged or no policy of ours; train it again"
+        ) from None
 
 
 def load_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
@@ -86,7 +102,9 @@ def load_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> Non
             )
     with torch.no_grad():
         own = module.state_dict()
-        if {n: tuple(v.shape) for n, v in own.items()} != {n: tuple(v.shape) for n, v in weights.items()}:
+        if {n: tuple(v.shape) for n, v in own.items()} != {
+            n: tuple(v.shape) for n, v in weights.items()
+        }:
             raise PolicyFileError(
                 f"policy {path} has other weights than this network; load it into the design it is of"
             )
@@ -94,18 +112,38 @@ def load_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> Non
             own[name].copy_(value)
 
 
-def save_policy(path: Path, trained: Trained, *, design: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+def save_policy(
+    path: Path, trained: Trained, *, design: Mapping[str, str], facts: Mapping[str, Any]
+) -> None:
     """Write a trained policy with the design it belongs to (sources by module) and what else its reader should know."""
-    policy, neutral = trained.policy, {name: asdict(value) for name, value in trained.neutral.items()}
-    shape = {name: getattr(policy, name) for name in ("observation_size", "actions", "agents", "message_size")}
-    about = {"shape": shape, "action_map": asdict(trained.action_map), "neutral": neutral, "design": dict(design)}
+    policy, neutral = (
+        trained.policy,
+        {name: asdict(value) for name, value in trained.neutral.items()},
+    )
+    shape = {
+        name: getattr(policy, name)
+        for name in ("observation_size", "actions", "agents", "message_size")
+    }
+    about = {
+        "shape": shape,
+        "action_map": asdict(trained.action_map),
+        "neutral": neutral,
+        "design": dict(design),
+    }
     save_weights(path, policy, {**facts, **about, "seed": trained.seed, "work": trained.work})
 
 
-def save_locked(path: Path, trained: LockedTraining, facts: Mapping[str, Any]) -> None:
+def save_locked(path: Path, trained: TrainedDesign, facts: Mapping[str, Any]) -> None:
     """Write a policy that was trained behind the lock, as the same file; `facts` hold its seed and neutral schedules."""
-    weights = {name.removeprefix(WEIGHT): torch.from_numpy(v.copy()) for name, v in (trained.weights or {}).items()}
-    about = {"shape": trained.shape, "action_map": trained.action_map, "design": dict(trained.sources)}
+    weights = {
+        name.removeprefix(WEIGHT): torch.from_numpy(v.copy())
+        for name, v in (trained.weights or {}).items()
+    }
+    about = {
+        "shape": trained.shape,
+        "action_map": trained.action_map,
+        "design": dict(trained.sources),
+    }
     _write(path, weights, {**facts, **about, "work": trained.work})
 
 
@@ -120,7 +158,9 @@ def load_policy(path: Path, modules: Modules) -> tuple[Trained, dict[str, Any]]:
     policy = Policy(modules, **facts["shape"])
     load_weights(path, policy, {"shape": facts["shape"]})
     neutral = {name: Neutral(**value) for name, value in facts["neutral"].items()}
-    trained = Trained(policy, ActionMap(**facts["action_map"]), neutral, (), facts["work"], None, facts["seed"])
+    trained = Trained(
+        policy, ActionMap(**facts["action_map"]), neutral, (), facts["work"], None, facts["seed"]
+    )
     return trained, facts
 
 

@@ -28,7 +28,9 @@ class PPOSettings:
         0.2, "how far a value may move in one update, in units of the return's spread; 0: no clip"
     )
     value_weight: float = option(0.5, "weight of the value loss")
-    kl_stop: float = option(0.03, "mean KL divergence from the old policy at which an update ends early")
+    kl_stop: float = option(
+        0.03, "mean KL divergence from the old policy at which an update ends early"
+    )
     gradient_norm: float = option(1.0, "longest gradient; longer ones are scaled down")
 
 
@@ -48,21 +50,32 @@ class Batch:
     weight: float = 1.0
 
     @classmethod
-    def of(cls, rollout: Rollout, advantages: Tensor, *, policy: Policy, weight: float = 1.0) -> Batch:
+    def of(
+        cls, rollout: Rollout, advantages: Tensor, *, policy: Policy, weight: float = 1.0
+    ) -> Batch:
         """Keep the orders whose market did not break; advantages are centred and scaled over the batch."""
         kept = rollout.kept.view(-1, policy.agents).all(1).repeat_interleave(policy.agents)
         if not bool(kept.any()):
             raise Diverged("every market of a batch broke")
         part = (lambda x: x) if bool(kept.all()) else (lambda x: x[:, kept])
-        taken, values, observations = part(advantages), part(rollout.values), part(rollout.observations)
+        taken, values, observations = (
+            part(advantages),
+            part(rollout.values),
+            part(rollout.observations),
+        )
         scaled = (taken - taken.mean()) / (taken.std() + 1e-8)
         rest = torch.stack([part(rollout.log_probs), values, scaled, taken + values], dim=2)
         past = observations.new_zeros((policy.history - 1, *observations[0].shape))
         padded = torch.cat([past, observations]) if policy.history > 1 else observations
         columns = torch.cat([part(rollout.outputs), rest], dim=2)
         return cls(
-            padded.flatten(0, 1), columns.flatten(0, 1), values.shape[1], policy.history, policy.agents, weight
-        )  # fmt: skip
+            padded.flatten(0, 1),
+            columns.flatten(0, 1),
+            values.shape[1],
+            policy.history,
+            policy.agents,
+            weight,
+        )
 
     @property
     def units(self) -> int:
@@ -73,7 +86,9 @@ class Batch:
         """The samples of these units; a book's agents stay neighbours."""
         if self.agents == 1:
             return units
-        return (units[:, None] * self.agents + torch.arange(self.agents, device=units.device)).flatten()
+        return (
+            units[:, None] * self.agents + torch.arange(self.agents, device=units.device)
+        ).flatten()
 
     def windows(self, samples: Tensor) -> Tensor:
         """The observations [sample, history, size] that led to these steps."""
@@ -100,7 +115,9 @@ class PPO:
         self.policy, self.settings = policy, settings or PPOSettings()
         self.epochs, self.entropy_bonus = epochs, entropy_bonus
         self._generator = generator or torch.Generator().manual_seed(0)
-        self._rates, parameters = zip(*(groups or [(learning_rate, list(policy.parameters()))]), strict=True)
+        self._rates, parameters = zip(
+            *(groups or [(learning_rate, list(policy.parameters()))]), strict=True
+        )
         self._flat = [flatten(some) for some in parameters]
         self._moments = [(torch.zeros_like(flat), torch.zeros_like(flat)) for flat in self._flat]
         self._left, self._steps = 1.0, 0
@@ -132,9 +149,17 @@ class PPO:
         if not all(bool(torch.isfinite(flat).all()) for flat in self._flat):
             raise Diverged("weights are not finite after an update")
         mean = totals.mean(0).tolist()
-        losses = {f"loss_{i}": float(row[0] + self.settings.value_weight * row[1]) for i, row in enumerate(totals)}
+        losses = {
+            f"loss_{i}": float(row[0] + self.settings.value_weight * row[1])
+            for i, row in enumerate(totals)
+        }
         names = ("policy_loss", "value_loss", "kl", "clipped")
-        return {**dict(zip(names, mean, strict=True)), **losses, "entropy": self.entropy(), "steps": float(steps)}
+        return {
+            **dict(zip(names, mean, strict=True)),
+            **losses,
+            "entropy": self.entropy(),
+            "steps": float(steps),
+        }
 
     def entropy(self) -> float:
         """Of the policy's noise, in nats."""
@@ -142,7 +167,9 @@ class PPO:
 
     def _shuffle(self, batch: Batch) -> list[Tensor]:
         """The batch's units in random order, cut into minibatches; too few for that are gone through more than once."""
-        order = torch.randperm(batch.units, generator=self._generator).to(self.policy.log_std.device)
+        order = torch.randperm(batch.units, generator=self._generator).to(
+            self.policy.log_std.device
+        )
         parts = self.settings.minibatches
         return list(order.repeat(-(-parts // len(order))).tensor_split(parts))
 
@@ -152,9 +179,12 @@ class PPO:
         rows = batch.columns.index_select(0, samples)
         if self._fused is not None:
             return self._fused.backward(
-                batch.observations.index_select(0, samples), rows.t().contiguous(),
-                settings=self.settings, entropy_bonus=self.entropy_bonus, weight=batch.weight,
-            )  # fmt: skip
+                batch.observations.index_select(0, samples),
+                rows.t().contiguous(),
+                settings=self.settings,
+                entropy_bonus=self.entropy_bonus,
+                weight=batch.weight,
+            )
         used = rows.shape[1] - 4
         outputs, (old, values, advantage, target) = rows[:, :used], rows[:, used:].unbind(1)
         mean, value, _ = self.policy(self._with_inbox(batch, samples))
@@ -183,10 +213,14 @@ class PPO:
         factor = (self.settings.gradient_norm / (norm + 1e-6)).clamp(max=1.0)
         self._steps += 1
         first, second = 1.0 - MEAN_DECAY**self._steps, math.sqrt(1.0 - SQUARE_DECAY**self._steps)
-        for flat, gradient, rate, (mean, square) in zip(self._flat, gradients, self._rates, self._moments, strict=True):
+        for flat, gradient, rate, (mean, square) in zip(
+            self._flat, gradients, self._rates, self._moments, strict=True
+        ):
             mean.lerp_(gradient.mul_(factor), 1.0 - MEAN_DECAY)
             square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1.0 - SQUARE_DECAY)
-            flat.addcdiv_(mean, square.sqrt().div_(second).add_(1e-5), value=-self._left * rate / first)
+            flat.addcdiv_(
+                mean, square.sqrt().div_(second).add_(1e-5), value=-self._left * rate / first
+            )
 
 
 def surrogate(
@@ -209,7 +243,12 @@ def surrogate(
         near = old_value + (value - old_value).clamp(-settings.value_clip, settings.value_clip)
         squared = torch.maximum(squared, (near - target).square())
     kl = (ratio - 1.0 - shift).mean()
-    return policy_loss, 0.5 * squared.mean(), kl, ((ratio - 1.0).abs() > settings.clip).to(value.dtype).mean()
+    return (
+        policy_loss,
+        0.5 * squared.mean(),
+        kl,
+        ((ratio - 1.0).abs() > settings.clip).to(value.dtype).mean(),
+    )
 
 
 def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:

@@ -56,7 +56,9 @@ class PPOAgent:
 
     def __init__(self, state_dim: int, action_dim: int, config: PPOConfig | None = None) -> None:
         if state_dim < 1 or action_dim < 1:
-            raise ValueError(f"state_dim {state_dim} or action_dim {action_dim} is too small; use 1 or more of both")
+            raise ValueError(
+                f"state_dim {state_dim} or action_dim {action_dim} is too small; use 1 or more of both"
+            )
         self.state_dim, self.action_dim, self.config = state_dim, action_dim, config or PPOConfig()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
@@ -102,9 +104,13 @@ class PPOAgent:
         """Keep one step. Log-prob and value are computed again at the update, by the same weights, for exactness."""
         taken = torch.as_tensor(np.asarray(action, np.float32).reshape(-1))
         if taken.shape != (self.action_dim,):
-            raise ValueError(f"action has shape {tuple(taken.shape)}, expected ({self.action_dim},)")
+            raise ValueError(
+                f"action has shape {tuple(taken.shape)}, expected ({self.action_dim},)"
+            )
         if not bool(((taken >= 0.0) & (taken <= 1.0)).all()):
-            raise ValueError(f"action {taken.tolist()} is not within [0, 1]; store what select_action gave")
+            raise ValueError(
+                f"action {taken.tolist()} is not within [0, 1]; store what select_action gave"
+            )
         if not (np.isfinite(reward) and np.isfinite(log_prob) and np.isfinite(value)):
             raise ValueError(f"reward {reward}, log_prob {log_prob} or value {value} is not finite")
         self._transitions.append((self._state(state), taken, float(reward), bool(done)))
@@ -121,17 +127,30 @@ class PPOAgent:
             mean, values, _ = self.policy(observations)
             log_probs = self.policy.log_prob(mean, outputs[:, 0])
         estimates = self._advantages(torch.tensor(rewards), values, torch.tensor(done))
-        copies = -(-max(2, self.config.minibatches) // len(states))  # of few transitions, so that no minibatch is empty
+        copies = -(
+            -max(2, self.config.minibatches) // len(states)
+        )  # of few transitions, so that no minibatch is empty
         observations, outputs, log_probs, values, estimates = (
             column.repeat_interleave(copies, dim=1)
-            for column in (observations, outputs, log_probs[:, None], values[:, None], estimates[:, None])
+            for column in (
+                observations,
+                outputs,
+                log_probs[:, None],
+                values[:, None],
+                estimates[:, None],
+            )
         )
         kept, fields = torch.ones(copies, dtype=torch.bool), torch.zeros((0, len(states), copies))
         batch = Batch.of(
-            Rollout(observations, outputs, log_probs, values, fields, (), kept), estimates, policy=self.policy
+            Rollout(observations, outputs, log_probs, values, fields, (), kept),
+            estimates,
+            policy=self.policy,
         )
         first = self._first_ratio(batch)
-        return self._learner.update([batch]) | {"first_ratio_error": first, "mean_reward": float(np.mean(rewards))}
+        return self._learner.update([batch]) | {
+            "first_ratio_error": first,
+            "mean_reward": float(np.mean(rewards)),
+        }
 
     def learn(
         self, plays: Sequence[tuple[Rollout, Tensor]], *, weights: Sequence[float] | None = None
@@ -144,7 +163,10 @@ class PPOAgent:
         gamma, lam = self.config.gamma, self.config.gae_lambda
         batches = [
             Batch.of(
-                rollout, advantages(rewards, rollout.values, gamma=gamma, lam=lam), policy=self.policy, weight=share
+                rollout,
+                advantages(rewards, rollout.values, gamma=gamma, lam=lam),
+                policy=self.policy,
+                weight=share,
             )
             for (rollout, rewards), share in zip(plays, shares, strict=True)
         ]
@@ -154,13 +176,17 @@ class PPOAgent:
         """Write the weights (safetensors) and what they belong to (JSON), never half of them."""
         from se_rl.rl.policy_file import save_weights
 
-        save_weights(Path(path), self.policy, {"state_dim": self.state_dim, "action_dim": self.action_dim})
+        save_weights(
+            Path(path), self.policy, {"state_dim": self.state_dim, "action_dim": self.action_dim}
+        )
 
     def load(self, path: str | Path) -> None:
         """Read weights that `save` wrote; refuses a damaged file or one of another shape."""
         from se_rl.rl.policy_file import load_weights
 
-        load_weights(Path(path), self.policy, {"state_dim": self.state_dim, "action_dim": self.action_dim})
+        load_weights(
+            Path(path), self.policy, {"state_dim": self.state_dim, "action_dim": self.action_dim}
+        )
 
     def _advantages(self, rewards: Tensor, values: Tensor, done: Tensor) -> Tensor:
         """GAE over a stream of episodes; a stream cut off in mid-episode goes on with the last state's own value."""
@@ -208,4 +234,7 @@ class _TwoNetworks(Policy):
         """Learning rates and the parameters that follow them: the actor's, the critic's."""
         critic = [*self.critic.parameters(), *self.critic_head.parameters()]
         known = set(map(id, critic))
-        return [(config.actor_lr, [p for p in self.parameters() if id(p) not in known]), (config.critic_lr, critic)]
+        return [
+            (config.actor_lr, [p for p in self.parameters() if id(p) not in known]),
+            (config.critic_lr, critic),
+        ]

@@ -26,6 +26,8 @@ class Balance:
 
         A surrogate loss may be negative, so each counts by its softplus, which is positive and rises with the loss.
         """
-        static, dynamic = (float(np.logaddexp(0.0, np.clip(loss, -30, 30))) for loss in (static_loss, dynamic_loss))
+        static, dynamic = (
+            float(np.logaddexp(0.0, np.clip(loss, -30, 30))) for loss in (static_loss, dynamic_loss)
+        )
         share = static / (static + dynamic)
         return Balance(float(np.clip(self.alpha + RATE * (share - self.alpha), FLOOR, 1.0 - FLOOR)))

@@ -39,12 +39,16 @@ class Rollout:
         named = {name: self.fields[i].reshape(-1) for i, name in enumerate(self.field_names)}
         values = reward(SimpleNamespace(**named))
         if not isinstance(values, Tensor) or values.shape != (steps * orders,):
-            raise Diverged(f"reward has shape {tuple(getattr(values, 'shape', ()))}, expected ({steps * orders},)")
+            raise Diverged(
+                f"reward has shape {tuple(getattr(values, 'shape', ()))}, expected ({steps * orders},)"
+            )
         values = values.detach().to(torch.float32)
         if not torch.isfinite(values).all():
             raise Diverged("reward is not finite on a recorded step")
         if float(values.abs().max()) > bound:
-            raise Diverged(f"reward reaches {float(values.abs().max()):.3g}; keep it within {bound:g}")
+            raise Diverged(
+                f"reward reaches {float(values.abs().max()):.3g}; keep it within {bound:g}"
+            )
         return values.view(steps, orders)
 
 
@@ -65,13 +69,20 @@ def collect(
     observations = torch.empty((horizon, n, size), device=device)
     heads = torch.empty((horizon, policy.actions + 1, n), device=device)
     fields = np.empty((horizon, len(world.field_names), n), np.float32)
-    noise = torch.randn((horizon, n, used), generator=generator).to(device) * torch.exp(policy.log_std[:used])
+    noise = torch.randn((horizon, n, used), generator=generator).to(device) * torch.exp(
+        policy.log_std[:used]
+    )
     outputs = noise.transpose(1, 2).contiguous()  # the means are added step by step
     observation, think = world.reset(episodes), _thinker(policy, n, device)
     for t in range(horizon):
         think(torch.from_numpy(observation), observations[t], heads[t])
         outputs[t] += heads[t, :used]
-        ratio = action_map.ratio(outputs[t, 0], steps_left=horizon - t, neutral=neutral).double().cpu().numpy()
+        ratio = (
+            action_map.ratio(outputs[t, 0], steps_left=horizon - t, neutral=neutral)
+            .double()
+            .cpu()
+            .numpy()
+        )
         offset = None
         if world.takes_price:
             offset = action_map.offset(outputs[t, 1], neutral=neutral).double().cpu().numpy()
@@ -82,10 +93,20 @@ def collect(
     kept = torch.from_numpy(~world.broken).to(device)
     by_order = outputs.transpose(1, 2).contiguous()
     log_probs = policy.log_prob(heads.transpose(1, 2), by_order)
-    return Rollout(observations, by_order, log_probs, heads[:, -1].contiguous(), by_field, world.field_names, kept)
+    return Rollout(
+        observations,
+        by_order,
+        log_probs,
+        heads[:, -1].contiguous(),
+        by_field,
+        world.field_names,
+        kept,
+    )
 
 
-def _thinker(policy: Policy, n: int, device: torch.device) -> Callable[[Tensor, Tensor, Tensor], None]:
+def _thinker(
+    policy: Policy, n: int, device: torch.device
+) -> Callable[[Tensor, Tensor, Tensor], None]:
     """A function that takes the world's observation and writes what the policy sees, and its means and value [., n]."""
     window = Window(policy, n, device)
 
@@ -124,12 +145,17 @@ def _later(steps: int, discount: float, *, device: torch.device) -> tuple[Tensor
 
 
 _MARKET = (
-    "no_order_mid", "no_order_mid_before", "news", "inventory_left", "traded_share", "twap_inventory_left",
+    "no_order_mid",
+    "no_order_mid_before",
+    "news",
+    "inventory_left",
+    "traded_share",
+    "twap_inventory_left",
     "twap_traded_share",
-)  # fmt: skip
+)
 
 
-def without_luck(estimates: Tensor, rollout: Rollout, *, discount: float) -> Tensor:
+def without_hindsight(estimates: Tensor, rollout: Rollout, *, discount: float) -> Tensor:
     """Advantages less what the market did later to the inventory that the order had anyway.
 
     That part depends on the state before the action and on a price path that our order did not move, so it cannot tell
@@ -152,7 +178,9 @@ def without_luck(estimates: Tensor, rollout: Rollout, *, discount: float) -> Ten
     y = estimates[:, rollout.kept].reshape(-1).double()
     gram = x.T @ x + 1e-6 * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
     result = estimates.clone()
-    result[:, rollout.kept] = (y - x @ torch.linalg.solve(gram, x.T @ y)).to(estimates.dtype).view_as(news)
+    result[:, rollout.kept] = (
+        (y - x @ torch.linalg.solve(gram, x.T @ y)).to(estimates.dtype).view_as(news)
+    )
     return result
 
 

@@ -22,7 +22,7 @@ from se_rl.modules.defaults import Modules
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.ppo import PPO, Batch, PPOSettings
 from se_rl.rl.rebalance import EVERY, Balance
-from se_rl.rl.rollout import Diverged, advantages, collect, without_luck
+from se_rl.rl.rollout import Diverged, advantages, collect, without_hindsight
 from se_rl.rl.work import step_work
 
 PHASES = ("static", "dynamic", "joint")
@@ -36,16 +36,25 @@ class TrainConfig:
 
     budget: float = option(2.0, "work units in all: about seconds of one core", metavar="WORK")
     samples: int = option(16_384, "order steps per update and world, about", metavar="N")
-    phases: tuple[float, float, float] = option((0.4, 0.3, 0.3), "shares of the budget: static, dynamic, joint")
+    phases: tuple[float, float, float] = option(
+        (0.4, 0.3, 0.3), "shares of the budget: static, dynamic, joint"
+    )
     gamma: float = option(1.0, "discount per step; 1 for orders that end anyway", metavar="G")
     anneal: bool = option(True, "lower the learning rate as the budget is spent")
-    message_size: int = option(LIMITS.message_size, "numbers in a message between agents", metavar="K")
-    initial_alpha: float = option(0.5, "first weight of the static world in the joint phase", metavar="A")
-    learning_rate: float | None = option(None, "where the design sets none (none: the default design's)", metavar="LR")
+    message_size: int = option(
+        LIMITS.message_size, "numbers in a message between agents", metavar="K"
+    )
+    initial_alpha: float = option(
+        0.5, "first weight of the static world in the joint phase", metavar="A"
+    )
+    learning_rate: float | None = option(
+        None, "where the design sets none (none: the default design's)", metavar="LR"
+    )
     gae_lambda: float | None = option(None, "the same, in both worlds", metavar="L")
     device: str = option("cpu", "cpu or cuda", metavar="DEVICE")
     ppo: PPOSettings = field(
-        default_factory=PPOSettings, metadata={"help": "the update", "choices": None, "metavar": None}
+        default_factory=PPOSettings,
+        metadata={"help": "the update", "choices": None, "metavar": None},
     )
 
 
@@ -63,21 +72,31 @@ class Trained:
 
     def runner(self, world: str) -> PolicyRunner:
         """The policy in use in a world, without noise."""
-        return PolicyRunner(self.policy, self.action_map, neutral=self.neutral.get(world, Neutral()))
+        return PolicyRunner(
+            self.policy, self.action_map, neutral=self.neutral.get(world, Neutral())
+        )
 
 
 class _World:
     """A world in training: its own random streams and the running scale of its returns."""
 
     def __init__(
-        self, world: World, neutral: Neutral, *, samples: int, agents: int, seed: np.random.SeedSequence
+        self,
+        world: World,
+        neutral: Neutral,
+        *,
+        samples: int,
+        agents: int,
+        seed: np.random.SeedSequence,
     ) -> None:
         self.world, self.neutral = world, neutral
         pair = 2 * agents  # where agents share no book, neighbours of the batch talk all the same
         self.orders = max(pair, samples // world.horizon // pair * pair)
         draws, noise = seed.spawn(2)
         self.rng = np.random.default_rng(draws)
-        self.generator = torch.Generator().manual_seed(int(noise.generate_state(1, np.uint64)[0] >> 1))
+        self.generator = torch.Generator().manual_seed(
+            int(noise.generate_state(1, np.uint64)[0] >> 1)
+        )
         self.scale: float | None = None
 
 
@@ -101,8 +120,16 @@ class Training:
         weights, shuffles, *streams = np.random.SeedSequence(seed).spawn(2 + len(worlds))
         agents = max(w.agents for w in worlds.values())
         self.worlds = {
-            name: _World(world, self.neutral.get(name, Neutral()), samples=config.samples, agents=agents, seed=stream)
-            for (name, world), stream in zip(sorted(worlds.items(), reverse=True), streams, strict=True)
+            name: _World(
+                world,
+                self.neutral.get(name, Neutral()),
+                samples=config.samples,
+                agents=agents,
+                seed=stream,
+            )
+            for (name, world), stream in zip(
+                sorted(worlds.items(), reverse=True), streams, strict=True
+            )
         }
         first = next(iter(worlds.values()))
         self.device = torch.device(config.device)
@@ -117,7 +144,9 @@ class Training:
             )
         _check_size(policy)
         self.policy = policy.to(self.device)
-        self.action_map = ActionMap(modules.constant("action_zero"), modules.constant("action_scale"))
+        self.action_map = ActionMap(
+            modules.constant("action_zero"), modules.constant("action_scale")
+        )
         self.ppo = PPO(
             self.policy,
             learning_rate=self._constant("learning_rate"),
@@ -126,9 +155,15 @@ class Training:
             settings=config.ppo,
             generator=torch.Generator().manual_seed(int(shuffles.generate_state(1)[0])),
         )
-        self.balance, self.work, self.curve = Balance(config.initial_alpha), 0.0, list[dict[str, float | str]]()
+        self.balance, self.work, self.curve = (
+            Balance(config.initial_alpha),
+            0.0,
+            list[dict[str, float | str]](),
+        )
 
-    def run(self, *, progress: Callable[[dict[str, float | str]], None] = lambda _: None) -> Trained:
+    def run(
+        self, *, progress: Callable[[dict[str, float | str]], None] = lambda _: None
+    ) -> Trained:
         """Spend the budget phase by phase; a training that cannot go on ends with its reason."""
         reason = None
         try:
@@ -139,8 +174,14 @@ class Training:
         except Diverged as error:
             reason = f"diverged after {len(self.curve)} updates: {error}"
         return Trained(
-            self.policy, self.action_map, self.neutral, tuple(self.curve), self.work, reason, self.seed
-        )  # fmt: skip
+            self.policy,
+            self.action_map,
+            self.neutral,
+            tuple(self.curve),
+            self.work,
+            reason,
+            self.seed,
+        )
 
     def iterate(self, phase: str) -> dict[str, float | str]:
         """One batch from each world of the phase, one update on all of them."""
@@ -164,25 +205,36 @@ class Training:
         ground = self.worlds[name]
         world = ground.world
         rollout = collect(
-            world, self.policy, self.action_map, world.draw(ground.rng, ground.orders),
-            generator=ground.generator, neutral=ground.neutral, device=self.device,
-        )  # fmt: skip
+            world,
+            self.policy,
+            self.action_map,
+            world.draw(ground.rng, ground.orders),
+            generator=ground.generator,
+            neutral=ground.neutral,
+            device=self.device,
+        )
         self.work += rollout.values.numel() * step_work(self.policy, name, epochs=self.ppo.epochs)
         rewards = rollout.rewards(self.modules.reward, bound=LIMITS.reward_magnitude)
         totals = rewards[:, rollout.kept].sum(0)
         row[f"reward_{name}"] = float(totals.mean()) if totals.numel() else float("nan")
         ground.scale = _moved(ground.scale, float(rewards.flip(0).cumsum(0).std()))
         scaled = rewards / ground.scale
-        lam = self._constant("gae_lambda", "gae_lambda_dynamic" if name == "dynamic" else "gae_lambda")
+        lam = self._constant(
+            "gae_lambda", "gae_lambda_dynamic" if name == "dynamic" else "gae_lambda"
+        )
         gamma = self.config.gamma
         estimates = advantages(scaled, rollout.values, gamma=gamma, lam=lam)
-        calm = without_luck(estimates, rollout, discount=gamma * lam)
+        calm = without_hindsight(estimates, rollout, discount=gamma * lam)
         return Batch.of(rollout, calm, policy=self.policy, weight=weight)
 
     def _constant(self, setting: str, name: str | None = None) -> float:
         """A learning constant: the design's own, else the setting, else the default."""
         name, given = name or setting, getattr(self.config, setting)
-        return self.modules.constant(name) if given is None or hasattr(self.modules.network, name) else float(given)
+        return (
+            self.modules.constant(name)
+            if given is None or hasattr(self.modules.network, name)
+            else float(given)
+        )
 
     def _schedule(self) -> Sequence[tuple[str, float]]:
         """Phases and the work at which each ends; with one world there is one phase."""
@@ -202,7 +254,9 @@ def train(
     progress: Callable[[dict[str, float | str]], None] = lambda _: None,
 ) -> Trained:
     """Train a design. `worlds` has "static", "dynamic" or both; `neutral` says what an output of 0 means in each."""
-    return Training(modules, worlds, config or TrainConfig(), seed=seed, neutral=neutral).run(progress=progress)
+    return Training(modules, worlds, config or TrainConfig(), seed=seed, neutral=neutral).run(
+        progress=progress
+    )
 
 
 @contextmanager
@@ -225,4 +279,6 @@ def _moved(scale: float | None, spread: float) -> float:
 def _check_size(policy: Policy) -> None:
     parameters = sum(p.numel() for p in policy.network.parameters())
     if parameters > LIMITS.parameters:
-        raise Diverged(f"the network has {parameters:,} parameters; {LIMITS.parameters:,} are allowed")
+        raise Diverged(
+            f"the network has {parameters:,} parameters; {LIMITS.parameters:,} are allowed"
+        )

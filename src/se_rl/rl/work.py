@@ -28,7 +28,10 @@ def step_work(policy: Policy, world: str, *, epochs: int) -> float:
     passes = 1.0 + epochs * (1.0 + BACKWARD)
     if policy.message_size:
         passes += epochs * (1.0 + BACKWARD)
-    return 1.0 / STEPS_PER_UNIT.get(world, STEPS_PER_UNIT["static"]) + passes * forward_flops(policy) / FLOPS_PER_UNIT
+    return (
+        1.0 / STEPS_PER_UNIT.get(world, STEPS_PER_UNIT["static"])
+        + passes * forward_flops(policy) / FLOPS_PER_UNIT
+    )
 
 
 def forward_flops(policy: Policy) -> float:
@@ -49,7 +52,7 @@ def forward_flops(policy: Policy) -> float:
 
 class _Products(TorchDispatchMode):
     """Counts what torch.utils.flop_counter.FlopCounterMode counts, without the compiler that this one imports: a second and
-    70 MB for every locked room."""
+    70 MB for every sandbox."""
 
     flops = 0
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from se_rl.sandbox.policy_server import PolicyServer
-from se_rl.sandbox.server import Room
+from se_rl.sandbox.server import Sandbox
 
 HERE = __name__
 TRAIN = f"{HERE}:train_small"
@@ -37,12 +37,12 @@ def bench_sandbox(
     """
     say("a fresh interpreter that imports torch")
     fresh = _fresh_interpreter_ms()
-    say("warming the room")
-    with Room(HERE) as room:
-        value, detail = measure(room, seconds, say=say, train=train)
+    say("warming the sandbox")
+    with Sandbox(HERE) as sandbox:
+        value, detail = measure(sandbox, seconds, say=say, train=train)
     peer = "fresh interpreter + import torch"
     return {
-        "name": "locked room",
+        "name": "sandbox",
         "unit": "ms from request to locked process, median, warm",
         "value": value,
         "peers": {peer: fresh},
@@ -51,34 +51,40 @@ def bench_sandbox(
     }
 
 
-def measure(room: Room, seconds: float, *, say: Callable[[str], None], train: str) -> tuple[float, dict[str, Any]]:
+def measure(
+    sandbox: Sandbox, seconds: float, *, say: Callable[[str], None], train: str
+) -> tuple[float, dict[str, Any]]:
     """All figures of one room: the median milliseconds to a locked process, and the detail."""
     say("fork and lock")
-    forks_ms = fork_and_lock_ms(room, seconds)
+    forks_ms = fork_and_lock_ms(sandbox, seconds)
     say("training inside and outside")
-    ratio, equal = training(room, train, seconds)
+    ratio, equal = training(sandbox, train, seconds)
     say("hung designs, bombs, a policy")
     return float(np.median(forks_ms)), {
-        "isolation": room.isolation.level,
+        "isolation": sandbox.isolation.level,
         "fork + lock, 90th percentile, ms": float(np.percentile(forks_ms, 90)),
         "training inside against outside, CPU time": ratio,
         "loss bit for bit equal": equal,
-        "dead after its deadline, ms": kill_delays_ms(room),
-        "bombs": bombs(room),
-        "policy server, extra us per row": {f"{rows} rows": policy_us(room, rows) for rows in (64, 1024)},
+        "dead after its deadline, ms": kill_delays_ms(sandbox),
+        "bombs": bombs(sandbox),
+        "policy server, extra us per row": {
+            f"{rows} rows": policy_us(sandbox, rows) for rows in (64, 1024)
+        },
     }
 
 
-def fork_and_lock_ms(room: Room, seconds: float) -> list[float]:
+def fork_and_lock_ms(sandbox: Sandbox, seconds: float) -> list[float]:
     """Milliseconds from request to lock, for as many empty calls as fit."""
     times: list[float] = []
     end = time.monotonic() + seconds
     while len(times) < LEAST_FORKS or time.monotonic() < end:
-        times.append(1e3 * room.call(f"{HERE}:nothing", seconds=10).lock_seconds)
+        times.append(1e3 * sandbox.call(f"{HERE}:nothing", seconds=10).lock_seconds)
     return times
 
 
-def training(room: Room, train: str, seconds: float, *, steps: int = STEPS) -> tuple[float, bool]:
+def training(
+    sandbox: Sandbox, train: str, seconds: float, *, steps: int = STEPS
+) -> tuple[float, bool]:
     """CPU time of a training inside over outside (median of pairs in turns), and whether all losses are equal."""
     import torch
 
@@ -90,9 +96,11 @@ def training(room: Room, train: str, seconds: float, *, steps: int = STEPS) -> t
     torch.set_num_threads(1)
     try:
         while len(ratios) < LEAST_TRAININGS or time.monotonic() < end:
-            result = room.call(train, {"steps": steps}, seconds=120)
+            result = sandbox.call(train, {"steps": steps}, seconds=120)
             if not result.ok:
-                raise RuntimeError(f"the training in the room ended: {result.status}, {result.error}")
+                raise RuntimeError(
+                    f"the training in the sandbox ended: {result.status}, {result.error}"
+                )
             plain = outside_of_the_room({"steps": steps})
             ratios.append(result.value["cpu_seconds"] / plain["cpu_seconds"])
             losses |= {result.value["loss"].tobytes(), plain["loss"].tobytes()}
@@ -101,37 +109,41 @@ def training(room: Room, train: str, seconds: float, *, steps: int = STEPS) -> t
     return float(np.median(ratios)), len(losses) == 1
 
 
-def kill_delays_ms(room: Room) -> dict[str, float]:
+def kill_delays_ms(sandbox: Sandbox) -> dict[str, float]:
     """Milliseconds between a hung design's deadline and the news of its death."""
     delays = {}
     for name, function in HUNG.items():
         started = time.monotonic()
-        result = room.call(f"{HERE}:{function}", seconds=DEADLINE_SECONDS)
+        result = sandbox.call(f"{HERE}:{function}", seconds=DEADLINE_SECONDS)
         late = time.monotonic() - started - DEADLINE_SECONDS
         delays[name] = 1e3 * late if result.status == "timeout" else float("nan")
     return delays
 
 
-def bombs(room: Room) -> dict[str, str]:
+def bombs(sandbox: Sandbox) -> dict[str, str]:
     """How a memory bomb, a fork bomb and two floods of output ended."""
-    memory = room.call(f"{HERE}:memory_bomb", seconds=20, memory_bytes=BOMB_BYTES)
-    forks = room.call(f"{HERE}:fork_bomb", seconds=20)
-    prints = room.call(f"{HERE}:print_flood", seconds=DEADLINE_SECONDS)
-    large = room.call(f"{HERE}:large_result", seconds=20, result_bytes=1 << 20)
+    memory = sandbox.call(f"{HERE}:memory_bomb", seconds=20, memory_bytes=BOMB_BYTES)
+    forks = sandbox.call(f"{HERE}:fork_bomb", seconds=20)
+    prints = sandbox.call(f"{HERE}:print_flood", seconds=DEADLINE_SECONDS)
+    large = sandbox.call(f"{HERE}:large_result", seconds=20, result_bytes=1 << 20)
     return {
         "memory": memory.status,
-        "fork": f"{forks.value['made']} of {forks.value['tried']} made" if forks.ok else forks.status,
+        "fork": f"{forks.value['made']} of {forks.value['tried']} made"
+        if forks.ok
+        else forks.status,
         "print": prints.status,
         "result": f"{large.status}: {large.error}",
     }
 
 
-def policy_us(room: Room, rows: int, *, batches: int = 300) -> float:
+def policy_us(sandbox: Sandbox, rows: int, *, batches: int = 300) -> float:
     """Microseconds per row that the crossing adds to a linear policy, median batch."""
     obs = np.random.default_rng(0).random((rows, 32), np.float32)
     direct = linear_policy({})
-    with PolicyServer(room, f"{HERE}:linear_policy", rows=rows, obs_shape=(32,)) as server:
-        across, inside = ([_timed(act, obs) for _ in range(batches)] for act in (server.act, direct))
+    with PolicyServer(sandbox, f"{HERE}:linear_policy", rows=rows, obs_shape=(32,)) as server:
+        across, inside = (
+            [_timed(act, obs) for _ in range(batches)] for act in (server.act, direct)
+        )
     return 1e6 * float(np.median(across) - np.median(inside)) / rows
 
 
@@ -149,7 +161,9 @@ def train_small(payload: dict[str, Any]) -> dict[str, Any]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         conv, gru, head = nn.Conv1d(32, 32, 3), nn.GRU(32, 32, batch_first=True), nn.Linear(32, 1)
-    optimiser = torch.optim.Adam([p for m in (conv, gru, head) for p in m.parameters()], foreach=False)
+    optimiser = torch.optim.Adam(
+        [p for m in (conv, gru, head) for p in m.parameters()], foreach=False
+    )
     losses, started = [], time.process_time()
     for _step in range(payload["steps"]):
         obs = torch.randn(128, 32, 16, generator=generator)

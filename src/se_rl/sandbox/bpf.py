@@ -75,8 +75,15 @@ def assemble(machine: str) -> list[Instruction]:
         (RETURN, 0, 0, DENY),
         (RETURN, 0, 0, ALLOW),
     ]
-    listed = [(EQUAL, len(numbers) - i + len(tail) - 2, 0, number) for i, number in enumerate(numbers)]
-    start = [(LOAD, 0, 0, ARCHITECTURE_AT), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, NUMBER_AT)]
+    listed = [
+        (EQUAL, len(numbers) - i + len(tail) - 2, 0, number) for i, number in enumerate(numbers)
+    ]
+    start = [
+        (LOAD, 0, 0, ARCHITECTURE_AT),
+        (EQUAL, 1, 0, architecture),
+        (RETURN, 0, 0, KILL),
+        (LOAD, 0, 0, NUMBER_AT),
+    ]
     return [*start, *listed, *tail]
 
 
@@ -87,7 +94,9 @@ def install() -> None:
         raise OSError(errno.ENOSYS, f"no table of system calls for {machine}")
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in assemble(machine))
     buffer = ctypes.create_string_buffer(code, len(code))
-    program = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer)))
+    program = ctypes.create_string_buffer(
+        struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
+    )
     filter_mode, every_thread, keep_speed = (
         1,
         1,

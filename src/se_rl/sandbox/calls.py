@@ -1,4 +1,4 @@
-"""A call into the locked room, seen by the parent: its handle, and the judgement on how it ended.
+"""A call into the sandbox, seen by the parent: its handle, and the judgement on how it ended.
 
 Everything a worker leaves behind is hostile. Whatever it is becomes a status with one printable line.
 """
@@ -50,8 +50,21 @@ class Result:
 class Call:
     """A running call: `poll`, `wait`, `kill`; `fileno()` becomes readable when there is news. Dropping it kills it."""
 
-    def __init__(self, channel: socket.socket, result: int, *, seconds: float, result_bytes: int, unsafe: bool) -> None:
-        self._channel, self._file, self._result_bytes, self._unsafe = channel, result, result_bytes, unsafe
+    def __init__(
+        self,
+        channel: socket.socket,
+        result: int,
+        *,
+        seconds: float,
+        result_bytes: int,
+        unsafe: bool,
+    ) -> None:
+        self._channel, self._file, self._result_bytes, self._unsafe = (
+            channel,
+            result,
+            result_bytes,
+            unsafe,
+        )
         self._asked = time.monotonic()
         self._give_up = self._asked + seconds + GRACE_SECONDS
         self._locked: dict[str, Any] = {}
@@ -73,7 +86,7 @@ class Call:
         return UNSAFE if self._unsafe else self._locked.get("level", "none (never ran)")
 
     def poll(self, seconds: float = 0.0) -> Result | None:
-        """The result if there is one within `seconds`; SandboxError if the room itself failed."""
+        """The result if there is one within `seconds`; SandboxError if the sandbox itself failed."""
         end = time.monotonic() + seconds
         while self._result is None:
             if not self._listen(end - time.monotonic()) and time.monotonic() >= end:
@@ -117,11 +130,15 @@ class Call:
             return True
         if time.monotonic() > self._give_up:
             self.close()
-            raise SandboxError("the fork-server does not answer; stop the room and make a new one")
+            raise SandboxError(
+                "the fork-server does not answer; stop the sandbox and make a new one"
+            )
         return False
 
     def _hear(self, text: bytes) -> None:
-        words: dict[str, Any] = json.loads(text) if text else {"refused": "the fork-server is gone; make a new room"}
+        words: dict[str, Any] = (
+            json.loads(text) if text else {"refused": "the fork-server is gone; make a new sandbox"}
+        )
         if "refused" in words:
             self.close()
             raise SandboxError(words["refused"])
@@ -139,13 +156,21 @@ class Call:
 
 def printable(text: Any, most: int = MOST_TEXT) -> str:
     """Hostile text as one line of at most `most` printable characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * most]).split())[:most]
+    return " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * most]).split())[
+        :most
+    ]
 
 
-def _outcome(code: int, cause: str, file: int, result_bytes: int) -> tuple[str, dict[str, Any], str]:
+def _outcome(
+    code: int, cause: str, file: int, result_bytes: int
+) -> tuple[str, dict[str, Any], str]:
     """Status, value and error of a worker that has ended."""
     if cause:
-        words = {"timeout": "over its time", "memory": "over its memory", "killed": "ended on request"}
+        words = {
+            "timeout": "over its time",
+            "memory": "over its memory",
+            "killed": "ended on request",
+        }
         return cause, {}, words[cause]
     if code < 0:
         return "killed", {}, _signal_name(-code)
@@ -176,7 +201,9 @@ def received(channel: socket.socket) -> bytes:
     """The next message, or nothing when there will be none."""
     try:
         return channel.recv(MOST_REQUEST)
-    except ConnectionResetError:  # the other side left something unread; what it said before is still there
+    except (
+        ConnectionResetError
+    ):  # the other side left something unread; what it said before is still there
         return channel.recv(MOST_REQUEST)
 
 

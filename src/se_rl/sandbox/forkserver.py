@@ -144,7 +144,7 @@ class Server:
     def start(self, words: dict[str, Any], files: list[int]) -> None:
         """Fork a worker for one request."""
         channel, payload, result, *rest = files
-        job = worker.Job(
+        job = worker.WorkerJob(
             find(words["function"]),
             channel,
             payload,
@@ -158,7 +158,9 @@ class Server:
         if job.serve:
             job.doorbell, job.block = rest
         if tasks() != 1:  # a fork would keep one thread and the locks of all
-            raise RuntimeError(f"the fork-server has {tasks()} threads and must have one; its warm-up starts threads")
+            raise RuntimeError(
+                f"the fork-server has {tasks()} threads and must have one; its warm-up starts threads"
+            )
         started, server = time.monotonic(), os.getpid()
         present = _own_bytes(server)
         pid = os.fork()
@@ -173,7 +175,9 @@ class Server:
             os.waitpid(pid, 0)
             raise
         deadline = started + words["seconds"]
-        self.workers[pidfd] = Watched(pid, job.channel, started, deadline, present + words["memory_bytes"])
+        self.workers[pidfd] = Watched(
+            pid, job.channel, started, deadline, present + words["memory_bytes"]
+        )
         self.poll.register(pidfd, select.POLLIN)
         self.poll.register(job.channel, select.POLLIN)
 

@@ -12,7 +12,9 @@ CREATE, RESTRICT = 444, 446
 
 def rights(version: int) -> tuple[int, ...]:
     """The masks of everything a Landlock version can forbid: files, then TCP (4), then sockets and signals (6)."""
-    files = 13 + (version >= 2) + (version >= 3) + (version >= 5)  # moves between folders, truncation, device ioctl
+    files = (
+        13 + (version >= 2) + (version >= 3) + (version >= 5)
+    )  # moves between folders, truncation, device ioctl
     masks = ((1 << files) - 1, 0b11, 0b11)
     return masks[: 1 + (version >= 4) + (version >= 6)]
 

@@ -29,7 +29,9 @@ UNSAFE = "none (unsafe)"
 """What a result's isolation says when the user has overridden the refusal."""
 NO_NEW_PRIVILEGES, DUMPABLE, PARENT_DEATH = 38, 4, 1
 NEW_USER = 0x10000000
-NEW_REST = 0x40000000 | 0x00020000 | 0x08000000 | 0x04000000 | 0x02000000  # net, mount, ipc, uts, cgroup
+NEW_REST = (
+    0x40000000 | 0x00020000 | 0x08000000 | 0x04000000 | 0x02000000
+)  # net, mount, ipc, uts, cgroup
 PROBE_SECONDS = 60
 
 
@@ -65,11 +67,13 @@ def level_of(layers: Sequence[str]) -> str:
 def isolation_level(layers: Sequence[str] = LAYERS) -> Isolation:
     """What this machine can do, found out by locking a throw-away process."""
     if sys.platform != "linux":
-        return Isolation("none", (), f"the locked room needs Linux, this is {sys.platform}")
+        return Isolation("none", (), f"the sandbox needs Linux, this is {sys.platform}")
     code = f"from se_rl.sandbox.lockdown import _report; _report({tuple(layers)!r})"
     command, path = [sys.executable, "-P", "-c", code], os.pathsep.join(filter(None, sys.path))
     try:
-        answer = subprocess.run(command, capture_output=True, env={"PYTHONPATH": path}, timeout=PROBE_SECONDS)
+        answer = subprocess.run(
+            command, capture_output=True, env={"PYTHONPATH": path}, timeout=PROBE_SECONDS
+        )
         level, held, why = json.loads(answer.stdout)
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return Isolation("none", (), f"the probe did not answer ({type(error).__name__})")
@@ -87,7 +91,12 @@ def refusal(isolation: Isolation) -> SandboxError:
 
 
 def lock(
-    layers: Sequence[str] = LAYERS, *, memory_bytes: int, seconds: float, parent: int = 0, unsafe: bool = False
+    layers: Sequence[str] = LAYERS,
+    *,
+    memory_bytes: int,
+    seconds: float,
+    parent: int = 0,
+    unsafe: bool = False,
 ) -> Isolation:
     """Lock this process for good and say what holds; SandboxError below `standard` unless unsafe.
 
@@ -111,7 +120,9 @@ def lock(
                 held.append(name)
             except (OSError, ValueError) as error:
                 why.append(f"{name}: {getattr(error, 'strerror', None) or error}")
-        if name == "namespaces":  # not before: leaving them needs privileges, and new credentials undo the rest
+        if (
+            name == "namespaces"
+        ):  # not before: leaving them needs privileges, and new credentials undo the rest
             _without_privileges(parent)
     isolation = Isolation(level_of(held), tuple(held), "; ".join(why))
     if not (isolation.enough or unsafe):
@@ -129,7 +140,9 @@ def leave_namespaces() -> None:
 
 def limit_resources(address_space_bytes: int, seconds: float) -> None:
     """No new descriptors, files, processes, locked pages or core dumps; bounded memory and CPU time."""
-    cpu_seconds = math.ceil(min(seconds, 1e9)) + 2  # a second line: the watchdog's wall clock comes first
+    cpu_seconds = (
+        math.ceil(min(seconds, 1e9)) + 2
+    )  # a second line: the watchdog's wall clock comes first
     for name, most in (
         ("AS", address_space_bytes),
         ("CPU", cpu_seconds),
@@ -177,7 +190,9 @@ def _probe(expected: int) -> None:
     except OSError as error:
         if error.errno == expected:
             return
-        raise OSError(error.errno, f"the probe failed otherwise than it should: {error.strerror}") from None
+        raise OSError(
+            error.errno, f"the probe failed otherwise than it should: {error.strerror}"
+        ) from None
     raise OSError(errno.EINVAL, "a folder could still be opened")
 
 

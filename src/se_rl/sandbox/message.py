@@ -38,7 +38,9 @@ def pack(message: Message) -> list[bytes | memoryview]:
     plain, arrays, buffers = {}, [], []
     for name, value in message.items():
         if not isinstance(name, str) or len(name) > MOST_NAME:
-            raise MessageError(f"a name must be text of at most {MOST_NAME} characters, not {str(name)[:50]!r}")
+            raise MessageError(
+                f"a name must be text of at most {MOST_NAME} characters, not {str(name)[:50]!r}"
+            )
         if isinstance(value, np.ndarray):
             array = np.asarray(value, dtype=value.dtype.newbyteorder("<"), order="C")
             arrays.append([name, _known(array.dtype.str, name), list(array.shape)])
@@ -50,7 +52,9 @@ def pack(message: Message) -> list[bytes | memoryview]:
             plain[name] = value
     header = _dumps([plain, arrays])
     if len(header) > MOST_HEADER:
-        raise MessageError(f"plain values take {len(header)} bytes, at most {MOST_HEADER}; send long text as bytes")
+        raise MessageError(
+            f"plain values take {len(header)} bytes, at most {MOST_HEADER}; send long text as bytes"
+        )
     return _framed(header, buffers)
 
 
@@ -74,7 +78,9 @@ def decode(frame: bytes | memoryview | Any, *, copy: bool = True) -> dict[str, A
         start = body + -body % ALIGN
         body = start + _size(dtype, shape)
         if body > total or name in values:
-            raise MessageError(f"array {name!r} stands twice" if name in values else f"array {name!r} is cut short")
+            raise MessageError(
+                f"array {name!r} stands twice" if name in values else f"array {name!r} is cut short"
+            )
         values[name] = _array(view[start:body], dtype, shape, copy)
     if body != total:
         raise MessageError(f"{total - body} bytes trail the last array")
@@ -120,7 +126,11 @@ def _read_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, str, tupl
         canonical = _dumps(header) == text  # also ends duplicate keys and lone surrogates
     except (ValueError, RecursionError):
         raise MessageError("the header is not JSON") from None
-    if not canonical or not isinstance(header, list) or [type(part) for part in header] != [dict, list]:
+    if (
+        not canonical
+        or not isinstance(header, list)
+        or [type(part) for part in header] != [dict, list]
+    ):
         raise MessageError("the header is not of the form [plain values, arrays]")
     if any(len(name) > MOST_NAME for name in header[0]):
         raise MessageError(f"a name has more than {MOST_NAME} characters")

@@ -18,7 +18,7 @@ from se_rl.sandbox import memory
 from se_rl.sandbox.calls import readable
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.sandbox.message import Message
-from se_rl.sandbox.server import MEMORY_BYTES, RESULT_BYTES, Room, sealed_payload
+from se_rl.sandbox.server import MEMORY_BYTES, RESULT_BYTES, Sandbox, sealed_payload
 from se_rl.sandbox.worker import Block
 
 
@@ -31,7 +31,7 @@ class PolicyServer:
 
     def __init__(
         self,
-        room: Room,
+        sandbox: Sandbox,
         function: str,
         payload: Message | bytes = b"",
         *,
@@ -48,8 +48,15 @@ class PolicyServer:
         file = memory.blank(Block.size(*shapes))
         self._block = Block(memory.mapped(file, writable=True), *shapes)
         self._bell, theirs = socket.socketpair()
-        request = {"function": function, "seconds": seconds, "memory_bytes": memory_bytes, "serve": shapes}
-        self._call = room._start(request, sealed, result_bytes=RESULT_BYTES, files=[theirs.detach(), file])
+        request = {
+            "function": function,
+            "seconds": seconds,
+            "memory_bytes": memory_bytes,
+            "serve": shapes,
+        }
+        self._call = sandbox._start(
+            request, sealed, result_bytes=RESULT_BYTES, files=[theirs.detach(), file]
+        )
         self._call.wait_locked()
         self.reset()  # the policy is made now, and what is wrong with it known
 
@@ -63,13 +70,17 @@ class PolicyServer:
         obs = np.asarray(obs, np.float32)
         rows = len(obs)
         if not 0 < rows <= len(self._block.obs) or obs.shape[1:] != self._block.obs.shape[1:]:
-            raise ValueError(f"observations have shape {obs.shape}, at most {self._block.obs.shape} was agreed")
+            raise ValueError(
+                f"observations have shape {obs.shape}, at most {self._block.obs.shape} was agreed"
+            )
         self._block.obs[:rows] = obs
         self._block.actions[:rows] = np.nan  # what is not written is not an answer
         self._ask(rows)
         actions = self._block.actions[:rows].copy()  # the policy could still write to the block
         if not np.isfinite(actions).all():
-            self._fail(f"{int((~np.isfinite(actions)).sum())} of {actions.size} action numbers are not finite")
+            self._fail(
+                f"{int((~np.isfinite(actions)).sum())} of {actions.size} action numbers are not finite"
+            )
         return actions
 
     def reset(self) -> None:
@@ -85,7 +96,10 @@ class PolicyServer:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -105,7 +119,9 @@ class PolicyServer:
             answer = b""
         if not answer:
             result = self._call.poll(self.stall_seconds)
-            self._fail(f"it ended: {result.status}, {result.error}" if result else "it hung up and runs on")
+            self._fail(
+                f"it ended: {result.status}, {result.error}" if result else "it hung up and runs on"
+            )
         if answer != bytes([self._ring]):
             self._fail("it rang the bell when it was not its turn")
 

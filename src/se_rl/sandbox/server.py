@@ -1,8 +1,8 @@
-"""The locked room, seen by the parent: start functions in locked processes, get results, never an exception of theirs.
+"""the sandbox, seen by the parent: start functions in locked processes, get results, never an exception of theirs.
 
-    with Room("se_rl.rl.room") as room:
-        room.share("train", {"bars": bars})
-        result = room.call("se_rl.rl.room:train", {"source": b"..."}, seconds=600)
+    with Sandbox("se_rl.rl.sandboxed_training") as sandbox:
+        sandbox.share("train", {"bars": bars})
+        result = sandbox.call("se_rl.rl.sandboxed_training:train", {"source": b"..."}, seconds=600)
 
 Make the room before keys and sealed data are loaded: its server starts with a clean environment and knows only what it
 is given. The function named is trusted code that may run a design's source; the design's process ends with the call.
@@ -26,15 +26,30 @@ from se_rl.sandbox.lockdown import LAYERS, Isolation, SandboxError, refusal
 from se_rl.sandbox.message import Message
 
 MEMORY_BYTES, RESULT_BYTES = 2 << 30, 16 << 20
-KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "NUMBA_CACHE_DIR", "XDG_CACHE_HOME", "SE_RL_CACHE", "SE_RL_HOME")
+KEPT = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "NUMBA_CACHE_DIR",
+    "XDG_CACHE_HOME",
+    "SE_RL_CACHE",
+    "SE_RL_HOME",
+)
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 """Behind the lock there is no GPU, and where torch sees one it starts threads that a fork-server must not have."""
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+THREADS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 KEEP_FREED = {"MALLOC_TRIM_THRESHOLD_": str(256 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
 """For glibc: a training step's buffers are used again, not given back and faulted in anew (3 % of a small training)."""
 
 
-class Room:
+class Sandbox:
     """A fork-server and the locked workers it makes.
 
     `warmup` names a module whose `warm_up()` imports and compiles what workers need; `functions` are imported as well.
@@ -51,7 +66,7 @@ class Room:
         start_seconds: float = 600.0,
     ) -> None:
         if sys.platform != "linux":
-            raise refusal(Isolation("none", (), f"the locked room needs Linux, this is {sys.platform}"))
+            raise refusal(Isolation("none", (), f"the sandbox needs Linux, this is {sys.platform}"))
         self.unsafe = unsafe
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         code = f"from se_rl.sandbox.forkserver import main; main({theirs.fileno()}, {os.getpid()})"
@@ -66,14 +81,26 @@ class Room:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C is the parent's affair
             )
-        options = {"warmup": warmup, "functions": list(functions), "layers": list(layers), "unsafe": unsafe}
+        options = {
+            "warmup": warmup,
+            "functions": list(functions),
+            "layers": list(layers),
+            "unsafe": unsafe,
+        }
         try:
             self._await_server(options, start_seconds)
             trial = self.start("se_rl.sandbox.worker:nothing", seconds=60)
             ended = trial.wait()
-            if (ended.status, ended.error) == ("killed", "SIGKILL"):  # that says nothing about the lock
-                raise SandboxError("the room's trial worker was killed from outside; make a new room")
-            self.isolation: Isolation = trial.isolation or Isolation("none", (), f"the trial worker {ended.error}")
+            if (ended.status, ended.error) == (
+                "killed",
+                "SIGKILL",
+            ):  # that says nothing about the lock
+                raise SandboxError(
+                    "the sandbox's trial worker was killed from outside; make a new sandbox"
+                )
+            self.isolation: Isolation = trial.isolation or Isolation(
+                "none", (), f"the trial worker {ended.error}"
+            )
             if not (ended.ok and (self.isolation.enough or unsafe)):
                 raise refusal(self.isolation)
         except BaseException:
@@ -103,11 +130,16 @@ class Room:
         result_bytes: int = RESULT_BYTES,
     ) -> Call:
         """The same without waiting. The function gets the payload as a dict (bytes alone as {"bytes": ...})."""
-        request = {"function": function, "seconds": seconds, "memory_bytes": memory_bytes, "serve": None}
+        request = {
+            "function": function,
+            "seconds": seconds,
+            "memory_bytes": memory_bytes,
+            "serve": None,
+        }
         return self._start(request, sealed_payload(payload), result_bytes=result_bytes)
 
     def share(self, name: str, arrays: Message) -> None:
-        """Give all later workers read-only arrays as `room_data()[name]`, without a copy for each."""
+        """Give all later workers read-only arrays as `shared_data()[name]`, without a copy for each."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             self._send({"share": name}, theirs, [memory.sealed(message.pack(arrays))])
@@ -124,27 +156,36 @@ class Room:
             self._process.kill()  # its workers die with it
             self._process.wait()
 
-    def __enter__(self) -> Room:
+    def __enter__(self) -> Sandbox:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.stop()
 
-    def _start(self, request: dict[str, Any], payload: int, *, result_bytes: int, files: Sequence[int] = ()) -> Call:
+    def _start(
+        self, request: dict[str, Any], payload: int, *, result_bytes: int, files: Sequence[int] = ()
+    ) -> Call:
         """Send a request with its payload and a place for the result; the descriptors given are closed here."""
         result = memory.blank(result_bytes)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        call = Call(ours, result, seconds=request["seconds"], result_bytes=result_bytes, unsafe=self.unsafe)
+        call = Call(
+            ours, result, seconds=request["seconds"], result_bytes=result_bytes, unsafe=self.unsafe
+        )
         self._send(request, theirs, [payload, os.dup(result), *files])
         return call
 
     def _send(self, request: dict[str, Any], channel: socket.socket, files: list[int]) -> None:
         try:
-            socket.send_fds(self._control, [json.dumps(request).encode()], [channel.fileno(), *files])
+            socket.send_fds(
+                self._control, [json.dumps(request).encode()], [channel.fileno(), *files]
+            )
         except OSError:
-            raise SandboxError("the fork-server is gone; make a new room") from None
+            raise SandboxError("the fork-server is gone; make a new sandbox") from None
         finally:
             channel.close()
             for file in files:
@@ -155,22 +196,34 @@ class Room:
         with contextlib.suppress(OSError):  # it may have ended already
             self._control.send(json.dumps(options).encode())
             if not readable(self._control, seconds):
-                raise SandboxError(f"the warm-up of {options['warmup']!r} did not end within {seconds:g} s")
+                raise SandboxError(
+                    f"the warm-up of {options['warmup']!r} did not end within {seconds:g} s"
+                )
             answer = received(self._control)
         if not answer:
             code = self._process.wait()
-            raise SandboxError(f"the fork-server ended in the warm-up of {options['warmup']!r} (exit code {code})")
+            raise SandboxError(
+                f"the fork-server ended in the warm-up of {options['warmup']!r} (exit code {code})"
+            )
         if error := json.loads(answer).get("error"):
             raise SandboxError(f"the warm-up of {options['warmup']!r} failed: {printable(error)}")
 
 
 def sealed_payload(payload: Message | bytes) -> int:
     """A payload as a descriptor of memory that nobody can change."""
-    return memory.sealed(message.pack({"bytes": payload} if isinstance(payload, bytes) else payload))
+    return memory.sealed(
+        message.pack({"bytes": payload} if isinstance(payload, bytes) else payload)
+    )
 
 
 def _clean_environment() -> dict[str, str]:
     """Only what is needed to find code and caches, one thread everywhere, no random hashes: no keys."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     path = os.pathsep.join(entry for entry in sys.path if entry)
-    return kept | NO_GPU | KEEP_FREED | dict.fromkeys(THREADS, "1") | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    return (
+        kept
+        | NO_GPU
+        | KEEP_FREED
+        | dict.fromkeys(THREADS, "1")
+        | {"PYTHONPATH": path, "PYTHONHASHSEED": "0"}
+    )

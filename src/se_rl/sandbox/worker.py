@@ -29,7 +29,7 @@ MOST_DESCRIPTORS = 1 << 20
 _DATA: dict[str, dict[str, Any]] = {}
 
 
-def room_data() -> dict[str, dict[str, Any]]:
+def shared_data() -> dict[str, dict[str, Any]]:
     """In a worker: what the parent has shared, name -> arrays (read-only, one copy for all workers)."""
     return _DATA
 
@@ -40,7 +40,7 @@ def nothing(_: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass
-class Job:
+class WorkerJob:
     """What the server hands to a fresh fork; `serve` holds rows, observation and action shape of a policy server."""
 
     function: Callable[[dict[str, Any]], Any]
@@ -59,7 +59,13 @@ class Job:
 class Block:
     """Shared memory of a policy server: how many rows, observations, actions; float32."""
 
-    def __init__(self, memory_map: mmap.mmap, rows: int, obs_shape: Sequence[int], action_shape: Sequence[int]) -> None:
+    def __init__(
+        self,
+        memory_map: mmap.mmap,
+        rows: int,
+        obs_shape: Sequence[int],
+        action_shape: Sequence[int],
+    ) -> None:
         obs_bytes = 4 * rows * int(np.prod(obs_shape, dtype=np.int64))
         self.rows = np.frombuffer(memory_map, np.uint32, 1)
         self.obs = _floats(memory_map, (rows, *obs_shape), HEADER)
@@ -68,10 +74,12 @@ class Block:
     @staticmethod
     def size(rows: int, obs_shape: Sequence[int], action_shape: Sequence[int]) -> int:
         """Bytes that such a block takes."""
-        return HEADER + 4 * rows * sum(int(np.prod(shape, dtype=np.int64)) for shape in (obs_shape, action_shape))
+        return HEADER + 4 * rows * sum(
+            int(np.prod(shape, dtype=np.int64)) for shape in (obs_shape, action_shape)
+        )
 
 
-def work(job: Job, parent: int) -> NoReturn:
+def work(job: WorkerJob, parent: int) -> NoReturn:
     """Lock this fork, run the job, leave the answer in the result's memory, and end."""
     code = FAILED
     try:
@@ -80,7 +88,7 @@ def work(job: Job, parent: int) -> NoReturn:
         os._exit(code)
 
 
-def _work(job: Job, parent: int) -> int:
+def _work(job: WorkerJob, parent: int) -> int:
     try:
         os.setpgid(0, 0)
         answer = memory.mapped(job.result, writable=True)
@@ -89,9 +97,14 @@ def _work(job: Job, parent: int) -> int:
         os.environ.clear()
         _close_all_but(sorted({0, 1, 2, job.channel, job.doorbell} - {-1}))
         most = job.memory_bytes
-        isolation = lock(job.layers, memory_bytes=most, seconds=job.seconds, parent=parent, unsafe=job.unsafe)
+        isolation = lock(
+            job.layers, memory_bytes=most, seconds=job.seconds, parent=parent, unsafe=job.unsafe
+        )
     except Exception as error:  # nothing hostile has run yet: it is ours to mend
-        _say(job.channel, refused=str(error) if isinstance(error, SandboxError) else repr(error)[:500])
+        _say(
+            job.channel,
+            refused=str(error) if isinstance(error, SandboxError) else repr(error)[:500],
+        )
         return REFUSED
     _report(job.channel, isolation)
     try:
@@ -113,14 +126,22 @@ def serve(policy: Any, doorbell: int, block: Block) -> None:
         elif rows:
             actions = np.asarray(policy(block.obs[:rows].copy()))
             if actions.shape != (rows, *block.actions.shape[1:]):
-                raise ValueError(f"actions have shape {actions.shape}, expected {(rows, *block.actions.shape[1:])}")
+                raise ValueError(
+                    f"actions have shape {actions.shape}, expected {(rows, *block.actions.shape[1:])}"
+                )
             block.actions[:rows] = actions
         os.write(doorbell, ring)
 
 
 def _report(channel: int, isolation: Isolation) -> None:
     """Tell the parent that the lock holds, by the last means there is, and give that up too."""
-    _say(channel, level=isolation.level, layers=isolation.layers, why=isolation.why, at=time.monotonic())
+    _say(
+        channel,
+        level=isolation.level,
+        layers=isolation.layers,
+        why=isolation.why,
+        at=time.monotonic(),
+    )
     os.close(channel)
 
 
@@ -141,9 +162,13 @@ def _leave(answer: mmap.mmap, value: Any) -> None:
 def _failed(answer: mmap.mmap, error: BaseException) -> int:
     try:
         text = str(error)[:2000]
-        if isinstance(error, MemoryError) or "can't allocate memory" in text:  # the second is torch's
+        if (
+            isinstance(error, MemoryError) or "can't allocate memory" in text
+        ):  # the second is torch's
             return OUT_OF_MEMORY
-        _leave(answer, {"error": type(error).__name__[:100], "text": text.encode("utf-8", "replace")})
+        _leave(
+            answer, {"error": type(error).__name__[:100], "text": text.encode("utf-8", "replace")}
+        )
         return FAILED
     except MemoryError:
         return OUT_OF_MEMORY

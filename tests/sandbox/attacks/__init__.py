@@ -1,4 +1,4 @@
-"""The corpus: attacks on the locked room with harmless canaries, category -> name -> (source, oracle)."""
+"""The corpus: attacks on the sandbox with harmless canaries, category -> name -> (source, oracle)."""
 
 from __future__ import annotations
 

@@ -90,8 +90,10 @@ ERROR_TEXT = rewards(
     },
 )
 
-FRAMES = "import os, sys\nframe = sys._getframe()\nwhile 'block' not in frame.f_locals:\n    frame = frame.f_back\n" \
-    "block, bell = frame.f_locals['block'], frame.f_locals['doorbell']\n"  # fmt: skip
+FRAMES = (
+    "import os, sys\nframe = sys._getframe()\nwhile 'block' not in frame.f_locals:\n    frame = frame.f_back\n"
+    "block, bell = frame.f_locals['block'], frame.f_locals['doorbell']\n"
+)
 POLICY: Attacks = {
     **rewards(
         "policy",

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import attack_room
+import attack_sandbox
 import numpy as np
-from attack_room import ORACLES, RESULT_BYTES, ROWS, Evidence
+from attack_sandbox import ORACLES, RESULT_BYTES, ROWS, Evidence
 from process_checks import children, eventually
 
 from attacks import CORPUS
@@ -24,7 +24,7 @@ from attacks.canaries import NAME, Canaries
 from attacks.control import BARS, LONG_SECONDS, QUIET, SHORT_SECONDS, Control
 from se_rl.sandbox.lockdown import LAYERS, SandboxError
 from se_rl.sandbox.policy_server import PolicyServer
-from se_rl.sandbox.server import Room
+from se_rl.sandbox.server import Sandbox
 
 MEMORY_BYTES = 128 << 20
 ONE_WORKER = ("leak", "claim", "alarm")
@@ -39,19 +39,27 @@ Row = tuple[str, str, bool, str, str]
 def main() -> None:
     """One campaign as the first argument's JSON says: control, bare and guarded name attacks; layers, unsafe, together."""
     words = json.loads(sys.argv[1])
-    attack_room.TOKEN = os.environ[NAME]
+    attack_sandbox.TOKEN = os.environ[NAME]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    control, bare, guarded = ([(c, n) for c, n in words.get(part, [])] for part in ("control", "bare", "guarded"))
+    control, bare, guarded = (
+        [(c, n) for c, n in words.get(part, [])] for part in ("control", "bare", "guarded")
+    )
     report: dict[str, Any] = {}
-    with Canaries(attack_room.TOKEN) as canaries:
+    with Canaries(attack_sandbox.TOKEN) as canaries:
         if control:
             plain = Control(canaries)
             report["control"] = [_row(pair, plain.evidence(*attack(pair))) for pair in control]
         if bare or guarded:
-            with Room("attack_room", layers=words.get("layers", LAYERS), unsafe=words.get("unsafe", False)) as room:
-                report["level"] = room.isolation.level
+            with Sandbox(
+                "attack_sandbox",
+                layers=words.get("layers", LAYERS),
+                unsafe=words.get("unsafe", False),
+            ) as sandbox:
+                report["level"] = sandbox.isolation.level
                 for part, pairs in (("bare", bare), ("guarded", guarded)):
-                    locked = Locked(room, canaries, guarded=part == "guarded", together=words["together"])
+                    locked = Locked(
+                        sandbox, canaries, guarded=part == "guarded", together=words["together"]
+                    )
                     report[part] = list(locked.rows(pairs))
     print(json.dumps(report))
 
@@ -64,9 +72,16 @@ def attack(pair: Pair) -> tuple[str, str]:
 class Locked:
     """Attacks in a room; `guarded` loads them with the framework's loader; together is 1 where each must be alone."""
 
-    def __init__(self, room: Room, canaries: Canaries, *, guarded: bool, together: int) -> None:
-        self.room, self.canaries, self.guarded, self.together = room, canaries, guarded, together
-        room.share("train", {"bars": BARS})
+    def __init__(
+        self, sandbox: Sandbox, canaries: Canaries, *, guarded: bool, together: int
+    ) -> None:
+        self.sandbox, self.canaries, self.guarded, self.together = (
+            sandbox,
+            canaries,
+            guarded,
+            together,
+        )
+        sandbox.share("train", {"bars": BARS})
         self.honest = self.neighbour()
 
     def rows(self, pairs: Sequence[Pair]) -> Iterator[Row]:
@@ -85,8 +100,10 @@ class Locked:
         if len(pairs) == 1:
             yield from self.abreast(pairs)
             return
-        result = self.room.call(
-            "attack_room:run_many", {"sources": [*map(self.source, pairs)]}, **_limits(LONG_SECONDS)
+        result = self.sandbox.call(
+            "attack_sandbox:run_many",
+            {"sources": [*map(self.source, pairs)]},
+            **_limits(LONG_SECONDS),
         )
         if not result.ok:
             yield from self.in_one_worker(pairs[: len(pairs) // 2])
@@ -95,7 +112,9 @@ class Locked:
         alarms = self.canaries.alarms()
         for i, pair in enumerate(pairs):
             error = result.value["errors"][i]
-            found = Evidence("failed" if error else "ok", result.value.get(str(i), ()), error, alarms)
+            found = Evidence(
+                "failed" if error else "ok", result.value.get(str(i), ()), error, alarms
+            )
             yield self.judged(pair, found)
 
     def abreast(self, pairs: Sequence[Pair]) -> Iterator[Row]:
@@ -103,8 +122,11 @@ class Locked:
         started = [(pair, self.start(pair)) for pair in pairs]
         ended = [(pair, self.evidence(pair, calls)) for pair, calls in started]
         alarms = self.canaries.alarms()
-        damage = any(attack(pair)[1] in ("harm", "struck") for pair in pairs) and self.neighbour() != self.honest
-        left = not eventually(lambda: not children(self.room.pid), LONG_SECONDS)
+        damage = (
+            any(attack(pair)[1] in ("harm", "struck") for pair in pairs)
+            and self.neighbour() != self.honest
+        )
+        left = not eventually(lambda: not children(self.sandbox.pid), LONG_SECONDS)
         for pair, found in ended:
             found.alarms, found.harm = alarms, found.harm or damage
             found.status = "running" if left else found.status
@@ -117,7 +139,7 @@ class Locked:
 
     def source(self, pair: Pair) -> str:
         """The source of an attack, told where the canaries are."""
-        return self.canaries.fill(attack(pair)[0], server=self.room.pid)
+        return self.canaries.fill(attack(pair)[0], server=self.sandbox.pid)
 
     def start(self, pair: Pair) -> list[Any]:
         """The calls that an attack's oracle needs: two where it is whether they agree."""
@@ -127,7 +149,7 @@ class Locked:
         twice = 2 if oracle == "varies" else 1
         payload = {"source": self.source(pair), "guarded": self.guarded, "calls": twice}
         limits = _limits(SHORT_SECONDS if oracle == "endless" else LONG_SECONDS)
-        return [self.room.start("attack_room:run", payload, **limits) for _ in range(twice)]
+        return [self.sandbox.start("attack_sandbox:run", payload, **limits) for _ in range(twice)]
 
     def evidence(self, pair: Pair, calls: list[Any]) -> Evidence:
         """How an attack ended. Whatever is raised in the parent is a success of the attacker."""
@@ -141,12 +163,14 @@ class Locked:
         values = [result.value.get("value", np.zeros(0)) for result in results]
         found = Evidence(first.status, values[0], first.error, forged=first.ok)
         if len(calls) == 2 and all(result.ok for result in results):
-            found.harm = len({part.tobytes() for value in values for part in np.array_split(value, 2)}) == 1
+            found.harm = (
+                len({part.tobytes() for value in values for part in np.array_split(value, 2)}) == 1
+            )
         return found
 
     def neighbour(self) -> bytes:
         """What an honest computation gives in the next worker."""
-        result = self.room.call("attack_room:honest", seconds=LONG_SECONDS)
+        result = self.sandbox.call("attack_sandbox:honest", seconds=LONG_SECONDS)
         return result.value["value"].tobytes() if result.ok else result.error.encode()
 
     def policy(self, source: str) -> Evidence:
@@ -154,11 +178,13 @@ class Locked:
         payload = {"source": source, "guarded": self.guarded}
         shape: dict[str, Any] = {"rows": ROWS, "obs_shape": (1,), "stall_seconds": SHORT_SECONDS}
         try:
-            with PolicyServer(self.room, "attack_room:policy", payload, **shape) as server:
+            with PolicyServer(self.sandbox, "attack_sandbox:policy", payload, **shape) as server:
                 actions = [server.act(np.ones((ROWS, 1))) for _ in range(2)]
         except SandboxError as error:
             return Evidence("failed", error=f"SandboxError: {error}"[:500])
-        return Evidence("ok", harm=any(a.shape != (ROWS,) or not np.isfinite(a).all() for a in actions))
+        return Evidence(
+            "ok", harm=any(a.shape != (ROWS,) or not np.isfinite(a).all() for a in actions)
+        )
 
 
 def _limits(seconds: float) -> dict[str, Any]:

@@ -80,7 +80,10 @@ class Canaries:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end_victim()
         shutil.rmtree(self.base, ignore_errors=True)
@@ -98,7 +101,9 @@ class Canaries:
             (self.folder / "module" / name).write_text(text)
         (self.folder / "module" / "canary_kernel.py").write_text(KERNEL)
         (self.folder / "module" / "canary.pth").write_text("import canary_module\n")
-        (self.folder / "module" / "canary.txt").write_text(f">>> import os; os.mkdir({str(self.folder / 'mark')!r})\n")
+        (self.folder / "module" / "canary.txt").write_text(
+            f">>> import os; os.mkdir({str(self.folder / 'mark')!r})\n"
+        )
         with zipfile.ZipFile(self.folder / "module" / "canary.zip", "w") as archive:
             archive.writestr("canary_zipped.py", text)
         self.before = self._snapshot()
@@ -153,7 +158,10 @@ class Canaries:
 
     def _listen(self) -> list[socket.socket]:
         tcp, udp = socket.socket(), socket.socket(type=socket.SOCK_DGRAM)
-        stream, datagram = socket.socket(socket.AF_UNIX), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        stream, datagram = (
+            socket.socket(socket.AF_UNIX),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM),
+        )
         abstract = socket.socket(socket.AF_UNIX)
         tcp.bind(("127.0.0.1", 0))
         udp.bind(("127.0.0.1", 0))
@@ -178,7 +186,13 @@ class Canaries:
         for path in [self.folder, *self.folder.rglob("*")]:
             status = path.lstat()
             content = path.read_bytes()[:4096] if stat.S_ISREG(status.st_mode) else b""
-            seen[str(path)] = (status.st_mode, status.st_size, status.st_mtime_ns, status.st_nlink, content)
+            seen[str(path)] = (
+                status.st_mode,
+                status.st_size,
+                status.st_mtime_ns,
+                status.st_nlink,
+                content,
+            )
         return seen
 
 

@@ -12,9 +12,9 @@ import socket
 import time
 from collections.abc import Callable
 
-import attack_room
+import attack_sandbox
 import numpy as np
-from attack_room import ROWS, Evidence
+from attack_sandbox import ROWS, Evidence
 
 from attacks.canaries import Canaries
 from se_rl.sandbox import worker
@@ -33,7 +33,7 @@ class Control:
 
     def __init__(self, canaries: Canaries) -> None:
         self.canaries = canaries
-        attack_room.warm_up()
+        attack_sandbox.warm_up()
         os.set_inheritable(canaries.file, True)
         self.shared = mmap.mmap(-1, BARS.nbytes)
         self.answer = mmap.mmap(-1, 16 << 20)
@@ -68,19 +68,21 @@ class Control:
             found = self.child(lambda: self.neighbour(source))
             found.harm = found.status != "ok" or found.value.tobytes() != self.honest
             return found
-        return self.child(lambda: self.run(source), SHORT_SECONDS if oracle == "endless" else LONG_SECONDS)
+        return self.child(
+            lambda: self.run(source), SHORT_SECONDS if oracle == "endless" else LONG_SECONDS
+        )
 
     def run(self, source: str, calls: int = 1) -> Evidence:
         """In the child: what the attack returns."""
         payload = {"source": source, "guarded": False, "calls": calls}
-        return Evidence("ok", attack_room.run(payload)["value"])
+        return Evidence("ok", attack_sandbox.run(payload)["value"])
 
     def neighbour(self, source: str) -> Evidence:
         """In the child: what an honest computation gives after the attack."""
         with contextlib.suppress(Exception):
             self.run(source)
         time.sleep(0.05)
-        return Evidence("ok", attack_room.honest({})["value"])
+        return Evidence("ok", attack_sandbox.honest({})["value"])
 
     def child(self, job: Callable[[], Evidence], seconds: float = LONG_SECONDS) -> Evidence:
         """Fork, do the job, and believe whatever the child has left as its answer."""
@@ -97,7 +99,9 @@ class Control:
             answer = pickle.loads(self.answer)
         except Exception:
             answer = None
-        return answer if isinstance(answer, Evidence) else Evidence("ok", forged=any(self.answer[:64]))
+        return (
+            answer if isinstance(answer, Evidence) else Evidence("ok", forged=any(self.answer[:64]))
+        )
 
     def _live(self, job: Callable[[], Evidence]) -> None:
         answer, code = self.answer, 1
@@ -134,7 +138,9 @@ class Control:
         ours, theirs = socket.socketpair()
 
         def serve() -> Evidence:
-            worker.serve(attack_room.policy({"source": source, "guarded": False}), theirs.fileno(), block)
+            worker.serve(
+                attack_sandbox.policy({"source": source, "guarded": False}), theirs.fileno(), block
+            )
             return Evidence("ok")
 
         pid = os.fork()

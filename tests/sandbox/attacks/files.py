@@ -68,7 +68,8 @@ READING = {
             "getcwd": "import os\nos.getcwd()",
             "statvfs": "import os\nos.statvfs('$folder')",
             "extended attributes": "import os\nos.listxattr('$secret')",
-            "inotify": LIBC + "assert libc.inotify_add_watch(libc.inotify_init(), b'$folder', 0xfff) >= 0",
+            "inotify": LIBC
+            + "assert libc.inotify_add_watch(libc.inotify_init(), b'$folder', 0xfff) >= 0",
         },
     ),
 }
@@ -161,5 +162,7 @@ WRITING = {
             "        os.write(file, b'x')\n    except OSError:\n        pass",
         },
     ),
-    **rewards("claim", {"file without a name": "import os\nos.open('$folder', os.O_TMPFILE | os.O_RDWR)"}),
+    **rewards(
+        "claim", {"file without a name": "import os\nos.open('$folder', os.O_TMPFILE | os.O_RDWR)"}
+    ),
 }

@@ -20,7 +20,10 @@ ENDINGS = {
 
 def rewards(oracle: str, bodies: Mapping[str, str], *, head: str = "") -> Attacks:
     """Attacks of one oracle from the bodies of their reward functions; `head` starts each body."""
-    return {name: (reward(head + textwrap.dedent(body), oracle), oracle) for name, body in bodies.items()}
+    return {
+        name: (reward(head + textwrap.dedent(body), oracle), oracle)
+        for name, body in bodies.items()
+    }
 
 
 def reward(body: str, oracle: str = "") -> str:

@@ -49,15 +49,16 @@ PATCHING = rewards(
         "    def __torch_function__(self, f, types, args=(), kwargs=None):\n        return torch.zeros(8)\nM().__enter__()",
         "global layer hook": "torch.nn.modules.module.register_module_forward_hook(lambda m, i, o: o * 0)",
         "small number": "import ctypes\nctypes.memmove(id(5) + 24, id(6) + 24, 4)",
-        "constant of a tuple": "import ctypes\nfrom attack_room import LEVELS\n"
+        "constant of a tuple": "import ctypes\nfrom attack_sandbox import LEVELS\n"
         "ctypes.c_size_t.from_address(id(LEVELS) + 24).value = id('none')",
         "mapping proxy": "import gc\ngc.get_referents(float.__dict__)[0]['hex'] = None\n"
         "gc.get_referents(str.__dict__)[0]['split'] = None"
         "\nimport ctypes\nctypes.pythonapi.PyType_Modified(ctypes.py_object(str))",
-        "code of a function": "import attack_room\nattack_room.level.__code__ = (lambda: 7777.0).__code__",
-        "default of a function": "import attack_room\nattack_room.level.__defaults__ = (7777.0,)",
-        "frame of the caller": "import attack_room, sys\nframe = sys._getframe()\nwhile frame.f_back:\n    frame = frame.f_back\n"
-        "    frame.f_globals.update(LEVELS=(7777.0,))\nattack_room.LEVELS = (7777.0,)",
+        "code of a function": "import attack_sandbox\nattack_sandbox.level.__code__ = (lambda: 7777.0).__code__",
+        "default of a function": "import attack_sandbox\nattack_sandbox.level.__defaults__ = (7777.0,)",
+        "frame of the caller": "import attack_sandbox, sys\nframe = sys._getframe()\n"
+        "while frame.f_back:\n    frame = frame.f_back\n"
+        "    frame.f_globals.update(LEVELS=(7777.0,))\nattack_sandbox.LEVELS = (7777.0,)",
         "crash": "import ctypes\nctypes.string_at(0)",
         "abort": "import os\nos.abort()",
         "wild write": "import ctypes\nctypes.memset(id(torch), 255, 64)\ntorch.tanh",

@@ -67,8 +67,8 @@ WALKS = {
     **rewards(
         "leak",
         {
-            "format of globals": "import attack_room\ndata = '{0.__globals__[TOKEN]}'.format(attack_room.run)",
-            "format map": "import attack_room\ndata = '{a.__globals__[TOKEN]}'.format_map({'a': attack_room.run})",
+            "format of globals": "import attack_sandbox\ndata = '{0.__globals__[TOKEN]}'.format(attack_sandbox.run)",
+            "format map": "import attack_sandbox\ndata = '{a.__globals__[TOKEN]}'.format_map({'a': attack_sandbox.run})",
             "caller's globals": "import sys\nf = sys._getframe()\ndata = ''\nwhile f:\n"
             "    data, f = data + str(f.f_globals.get('TOKEN')), f.f_back",
             "caller's names": "import inspect\ndata = ''.join(str(f.frame.f_globals.get('TOKEN')) for f in inspect.stack(0))",
@@ -108,7 +108,9 @@ STRINGS = rewards(
         "function type": f"type(reward)(compile({QUOTED}, 'x', 'exec'), {{}})()",
         "template": "import jinja2\njinja2.Template(\"{{ cycler.__init__.__globals__.os.mkdir('$folder/mark') }}\").render()",
         "YAML": "import yaml\nyaml.unsafe_load('!!python/object/apply:os.mkdir [$folder/mark]')",
-        "hex": "exec(bytes.fromhex('" + b"import os; os.mkdir(A)".hex() + "'), {'A': '$folder/mark'})",
+        "hex": "exec(bytes.fromhex('"
+        + b"import os; os.mkdir(A)".hex()
+        + "'), {'A': '$folder/mark'})",
         "base64": "import base64\nexec(base64.b64decode('aW1wb3J0IG9zOyBvcy5ta2RpcihBKQ=='), {'A': '$folder/mark'})",
         "compressed": "import zlib\nexec(zlib.decompress(zlib.compress(" + QUOTED + ".encode())))",
         "backwards": "exec(')A(ridkm.so ;so tropmi'[::-1], {'A': '$folder/mark'})",
@@ -172,16 +174,34 @@ IMPORTS = {
 }
 
 SPELLINGS: Attacks = {
-    "wide letters": (f"def reward(step):\n    ｅｖａｌ({EXPRESSION})\n    return step.news\n", "alarm"),
-    "mathematical letters": (f"def reward(step):\n    𝐞𝐱𝐞𝐜({QUOTED})\n    return step.news\n", "alarm"),
-    "mixed letters": (f"def reward(step):\n    e𝓋al({EXPRESSION})\n    return step.news\n", "alarm"),
-    "wide attribute": ("def reward(step):\n    torch.ｏｓ.mkdir('$folder/mark')\n    return step.news\n", "alarm"),
-    "long s": ("def reward(step):\n    torch.oſ.mkdir('$folder/mark')\n    return step.news\n", "alarm"),
+    "wide letters": (
+        f"def reward(step):\n    ｅｖａｌ({EXPRESSION})\n    return step.news\n",
+        "alarm",
+    ),
+    "mathematical letters": (
+        f"def reward(step):\n    𝐞𝐱𝐞𝐜({QUOTED})\n    return step.news\n",
+        "alarm",
+    ),
+    "mixed letters": (
+        f"def reward(step):\n    e𝓋al({EXPRESSION})\n    return step.news\n",
+        "alarm",
+    ),
+    "wide attribute": (
+        "def reward(step):\n    torch.ｏｓ.mkdir('$folder/mark')\n    return step.news\n",
+        "alarm",
+    ),
+    "long s": (
+        "def reward(step):\n    torch.oſ.mkdir('$folder/mark')\n    return step.news\n",
+        "alarm",
+    ),
     "ligature": (
         "def reward(step):\n    open('$folder/mark', 'w').close()\n    ﬁnd = 1\n    return step.news\n",
         "alarm",
     ),
-    "coding": (f"# coding: utf-7\ndef reward(step):\n    +AGUAdgBhAGw-({EXPRESSION})\n    return step.news\n", "alarm"),
+    "coding": (
+        f"# coding: utf-7\ndef reward(step):\n    +AGUAdgBhAGw-({EXPRESSION})\n    return step.news\n",
+        "alarm",
+    ),
     "coding in line 2": (
         "# a reward\n# -*- coding: unicode_escape -*-\ndef reward(step):\n"
         f"    \\x65val({EXPRESSION})\n    return step.news\n",
@@ -191,7 +211,10 @@ SPELLINGS: Attacks = {
         f"def reward(step):\n    # \u202e harmless \u2066\n    eval({EXPRESSION})\n    return step.news\n",
         "alarm",
     ),
-    "form feed": (f"def reward(step):\n    x = 1 #\f\n    eval({EXPRESSION})\n    return step.news\n", "alarm"),
+    "form feed": (
+        f"def reward(step):\n    x = 1 #\f\n    eval({EXPRESSION})\n    return step.news\n",
+        "alarm",
+    ),
     "carriage return": (
         f"def reward(step):\n    x = 1 # fine\r    eval({EXPRESSION})\n    return step.news\n",
         "alarm",
@@ -200,20 +223,31 @@ SPELLINGS: Attacks = {
         f"def reward(step):\n    eval\\\n    ({EXPRESSION})\n    return step.news\n",
         "alarm",
     ),
-    "byte order mark": (f"\ufeffdef reward(step):\n    eval({EXPRESSION})\n    return step.news\n", "alarm"),
+    "byte order mark": (
+        f"\ufeffdef reward(step):\n    eval({EXPRESSION})\n    return step.news\n",
+        "alarm",
+    ),
     "top level": (f"eval({EXPRESSION})\ndef reward(step):\n    return step.news\n", "alarm"),
-    "not called": (f"x = [eval({EXPRESSION}) for _ in [1]]\ndef reward(step):\n    return step.news\n", "alarm"),
+    "not called": (
+        f"x = [eval({EXPRESSION}) for _ in [1]]\ndef reward(step):\n    return step.news\n",
+        "alarm",
+    ),
     "class decorator": (
         f"@(lambda c: eval({EXPRESSION}))\nclass A:\n    pass\n\n\ndef reward(step):\n    return step.news\n",
         "alarm",
     ),
-    "annotation": (f"x: eval({EXPRESSION}) = 1\ndef reward(step):\n    return step.news\n", "alarm"),
+    "annotation": (
+        f"x: eval({EXPRESSION}) = 1\ndef reward(step):\n    return step.news\n",
+        "alarm",
+    ),
     "walrus": (reward(f"(f := eval)({EXPRESSION})"), "alarm"),
     "star": (reward(f"[*[eval]][0]({EXPRESSION})"), "alarm"),
     "lambda default": (reward(f"(lambda f=eval: f({EXPRESSION}))()"), "alarm"),
     "name error": (reward(f"def eval_(eval):\n    return eval\neval({EXPRESSION})"), "alarm"),
     "except star": (
-        reward(f"try:\n    raise ExceptionGroup('x', [ValueError()])\nexcept* ValueError:\n    eval({EXPRESSION})"),
+        reward(
+            f"try:\n    raise ExceptionGroup('x', [ValueError()])\nexcept* ValueError:\n    eval({EXPRESSION})"
+        ),
         "alarm",
     ),
 }
@@ -231,7 +265,8 @@ BOMBS: Attacks = {
         "subscripts": "def reward(step):\n    return step" + "[0]" * 15000 + "\n",
         "lambdas": "def reward(step):\n    return " + "lambda:" * 8000 + "0\n",
         "conditions": "def reward(step):\n    return " + "1 if 1 else " * 5000 + "0\n",
-        "branches": "def reward(step):\n    if 1:\n        pass\n" + "    elif 1:\n        pass\n" * 2000,
+        "branches": "def reward(step):\n    if 1:\n        pass\n"
+        + "    elif 1:\n        pass\n" * 2000,
         "powers": "def reward(step):\n    return " + "2 ** " * 10000 + "1\n",
         "long number": "def reward(step):\n    return " + "9" * 50000 + "\n",
         "indentation": "def reward(step):\n"

@@ -72,8 +72,14 @@ TORCH["network's constructor"] = (
     "    def forward(self, obs):\n        return self.layer(obs[:, -1])\n",
     "alarm",
 )
-TORCH["imagination"] = (f"def imagine(bars, generator):\n    torch.os.mkdir({MARK})\n    return bars\n", "alarm")
-TORCH["profile"] = (f"def profile():\n    torch.os.mkdir({MARK})\n    return {{'makers': 2}}\n", "alarm")
+TORCH["imagination"] = (
+    f"def imagine(bars, generator):\n    torch.os.mkdir({MARK})\n    return bars\n",
+    "alarm",
+)
+TORCH["profile"] = (
+    f"def profile():\n    torch.os.mkdir({MARK})\n    return {{'makers': 2}}\n",
+    "alarm",
+)
 
 NP = "import numpy as np\n"
 NUMPY = {
@@ -155,8 +161,10 @@ NATIVE: Attacks = {
         {
             "mkdir": LIBC + f"libc.mkdir(b{MARK}, 0o700)",
             "callback": LIBC + f"import os\nctypes.CFUNCTYPE(None)(lambda: os.mkdir({MARK}))()",
-            "python file": LIBC + "ctypes.pythonapi.PyRun_SimpleString(b\"open('$folder/mark', 'w')\")",
-            "symbol by address": LIBC + f"ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int)("
+            "python file": LIBC
+            + "ctypes.pythonapi.PyRun_SimpleString(b\"open('$folder/mark', 'w')\")",
+            "symbol by address": LIBC
+            + f"ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p, ctypes.c_int)("
             f"ctypes.cast(libc.mkdir, ctypes.c_void_p).value)(b{MARK}, 0o700)",
         },
     ),
@@ -164,7 +172,8 @@ NATIVE: Attacks = {
         "claim",
         {
             "library": "import ctypes\nctypes.CDLL('$library')",
-            "dlopen": LIBC + "libc.dlopen.restype = ctypes.c_void_p\nassert libc.dlopen(b'$library', 2)",
+            "dlopen": LIBC
+            + "libc.dlopen.restype = ctypes.c_void_p\nassert libc.dlopen(b'$library', 2)",
             "executable file pages": "import mmap\nfile = open('$secret', 'rb')\n"
             "mmap.mmap(file.fileno(), 0, prot=5, flags=mmap.MAP_PRIVATE)",
             "executable memory file": "import mmap, os\nfile = os.memfd_create('x')\nos.ftruncate(file, 4096)\n"

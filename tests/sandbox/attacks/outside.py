@@ -21,10 +21,12 @@ NETWORK = {
             "unix": "socket.socket(socket.AF_UNIX).connect('$unix')",
             "unix datagram": "socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(b'x', '$dgram')",
             "abstract": "socket.socket(socket.AF_UNIX).connect('\\0$abstract')",
-            "urllib": "import urllib.request\n" + HUSH.format("urllib.request.urlopen('http://127.0.0.1:$port/')"),
+            "urllib": "import urllib.request\n"
+            + HUSH.format("urllib.request.urlopen('http://127.0.0.1:$port/')"),
             "http.client": "import http.client\n"
             + HUSH.format("http.client.HTTPConnection('127.0.0.1', $port).request('GET', '/')"),
-            "xmlrpc": "import xmlrpc.client\n" + HUSH.format("xmlrpc.client.ServerProxy('http://127.0.0.1:$port').x()"),
+            "xmlrpc": "import xmlrpc.client\n"
+            + HUSH.format("xmlrpc.client.ServerProxy('http://127.0.0.1:$port').x()"),
             "ftp": "import ftplib\n" + HUSH.format("ftplib.FTP().connect('127.0.0.1', $port)"),
             "smtp": "import smtplib\n" + HUSH.format("smtplib.SMTP('127.0.0.1', $port)"),
             "asyncio": "import asyncio\nasyncio.run(asyncio.open_connection('127.0.0.1', $port))",
@@ -32,7 +34,9 @@ NETWORK = {
             "syslog handler": "import logging.handlers as h\nh.SysLogHandler(('127.0.0.1', $udp)).handle("
             "h.logging.makeLogRecord({'msg': 'x'}))",
             "hub download": "import torch.hub\n"
-            + HUSH.format("torch.hub.download_url_to_file('http://127.0.0.1:$port/x', '$folder/x')"),
+            + HUSH.format(
+                "torch.hub.download_url_to_file('http://127.0.0.1:$port/x', '$folder/x')"
+            ),
             "numpy data source": "import numpy as np\n"
             + HUSH.format("np.lib.npyio.DataSource('$folder').open('http://127.0.0.1:$port/x')"),
             "raw calls": LIBC + "import struct\nfile = libc.socket(2, 1, 0)\n"
@@ -82,7 +86,8 @@ PROCESSES = {
             "asyncio": "import asyncio\nasync def go():\n    await (await asyncio.create_subprocess_shell("
             f"{ECHO})).wait()\nasyncio.run(go())",
             "libc system": LIBC + f"libc.system(b{ECHO})",
-            "libc popen": LIBC + f"libc.popen.restype = ctypes.c_void_p\nfile = libc.popen(b{ECHO}, b'r')\n"
+            "libc popen": LIBC
+            + f"libc.popen.restype = ctypes.c_void_p\nfile = libc.popen(b{ECHO}, b'r')\n"
             "assert file\nlibc.pclose(ctypes.c_void_p(file))",
             "execve by number": LIBC
             + "words = (ctypes.c_char_p * 4)(b'/bin/sh', b'-c', b'echo > $folder/mark', None)\n"
@@ -99,10 +104,12 @@ PROCESSES = {
         {
             "fork": "import os\npid = os.fork()\nif pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)",
             "forkpty": "import os\npid, _ = os.forkpty()\nif pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)",
-            "libc fork": LIBC + "pid = libc.fork()\nif pid == 0:\n    os._exit(0)\nassert pid > 0\nos.waitpid(pid, 0)",
+            "libc fork": LIBC
+            + "pid = libc.fork()\nif pid == 0:\n    os._exit(0)\nassert pid > 0\nos.waitpid(pid, 0)",
             "clone by number": LIBC + "pid = libc.syscall($clone, 17, 0, 0, 0, 0)\n"
             "if pid == 0:\n    os._exit(0)\nassert pid > 0\nos.waitpid(pid, 0)",
-            "clone3 by number": LIBC + "import struct\narguments = struct.pack('=8Q', 0, 0, 0, 0, 17, 0, 0, 0)\n"
+            "clone3 by number": LIBC
+            + "import struct\narguments = struct.pack('=8Q', 0, 0, 0, 0, 17, 0, 0, 0)\n"
             "pid = libc.syscall(435, arguments, 64)\nif pid == 0:\n    os._exit(0)\nassert pid > 0\nos.waitpid(pid, 0)",
             "multiprocessing": "import multiprocessing\nchild = multiprocessing.get_context('fork').Process(target=print)\n"
             "child.start()\nchild.join()",
@@ -158,17 +165,20 @@ TRACING = {
         "claim",
         {
             "be traced": LIBC + "assert libc.ptrace(0, 0, 0, 0) == 0",
-            "attach": LIBC + "assert libc.ptrace(16, $victim, 0, 0) == 0\nos.waitpid($victim, 0x40000000)\n"
+            "attach": LIBC
+            + "assert libc.ptrace(16, $victim, 0, 0) == 0\nos.waitpid($victim, 0x40000000)\n"
             "libc.ptrace(17, $victim, 0, 0)",
             "seize": LIBC + "assert libc.ptrace(0x4206, $victim, 0, 0) == 0",
             "write another's memory": LIBC
             + "buffer = ctypes.create_string_buffer(1)\n"
             + VECTORS.format(n=0)
             + "assert libc.process_vm_writev($victim, here, 1, there, 1, 0) == 0",
-            "take another's file": LIBC + "file = libc.syscall(438, os.pidfd_open($victim), 0, 0)\nassert file >= 0",
+            "take another's file": LIBC
+            + "file = libc.syscall(438, os.pidfd_open($victim), 0, 0)\nassert file >= 0",
             "open another's memory": "open('/proc/$victim/mem', 'r+b', 0)",
             "own memory file": "open('/proc/self/mem', 'r+b', 0)",
-            "compare with another": LIBC + "assert libc.syscall($kcmp, os.getpid(), $victim, 1, 0, 0) >= 0",
+            "compare with another": LIBC
+            + "assert libc.syscall($kcmp, os.getpid(), $victim, 1, 0, 0) >= 0",
             "dumpable": LIBC + "assert libc.prctl(4, 1, 0, 0, 0) == 0",
         },
     ),
@@ -194,10 +204,12 @@ SELF = rewards(
         "parent": "import os\nassert os.getppid() > 0",
         "kernel name": "import os\nos.uname()",
         "load": "import os\nos.getloadavg()",
-        "memory of the machine": LIBC + "assert libc.sysinfo(ctypes.create_string_buffer(200)) == 0",
+        "memory of the machine": LIBC
+        + "assert libc.sysinfo(ctypes.create_string_buffer(200)) == 0",
         "personality": LIBC + "assert libc.personality(0xffffffff) >= 0",
         "process name": LIBC + "assert libc.prctl(15, b'init', 0, 0, 0) == 0",
-        "capabilities": LIBC + "assert libc.syscall($capget, (ctypes.c_uint * 2)(0x20080522), bytes(24)) == 0",
+        "capabilities": LIBC
+        + "assert libc.syscall($capget, (ctypes.c_uint * 2)(0x20080522), bytes(24)) == 0",
         "another lock": LIBC + "assert libc.syscall(444, None, 0, 1) > 0",
         "processor": "import os\nos.sched_setaffinity(0, os.sched_getaffinity(0))",
         "timer": "import signal\nsignal.setitimer(signal.ITIMER_REAL, 100)",

@@ -26,9 +26,12 @@ MEMORY = {
             "shared map": f"import mmap\nx = mmap.mmap(-1, {HALF})",
             "shared map, touched": f"import mmap\nx = mmap.mmap(-1, {HALF})\n"
             f"for i in range(0, {HALF}, 4096):\n    x[i] = 1",
-            "malloc": LIBC + f"libc.malloc.restype = ctypes.c_void_p\nassert libc.malloc(ctypes.c_size_t({HALF}))",
-            "break": LIBC + f"libc.sbrk.restype = ctypes.c_ssize_t\nassert libc.sbrk(ctypes.c_ssize_t({HALF})) != -1",
-            "huge pages": LIBC + f"import mmap\nx = mmap.mmap(-1, {HALF})\nx.madvise(mmap.MADV_HUGEPAGE)",
+            "malloc": LIBC
+            + f"libc.malloc.restype = ctypes.c_void_p\nassert libc.malloc(ctypes.c_size_t({HALF}))",
+            "break": LIBC
+            + f"libc.sbrk.restype = ctypes.c_ssize_t\nassert libc.sbrk(ctypes.c_ssize_t({HALF})) != -1",
+            "huge pages": LIBC
+            + f"import mmap\nx = mmap.mmap(-1, {HALF})\nx.madvise(mmap.MADV_HUGEPAGE)",
             "locked pages": LIBC + "import mmap\nx = mmap.mmap(-1, 4096)\n"
             "assert libc.mlock(ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(x))), 4096) == 0",
         },
@@ -78,7 +81,8 @@ EXHAUSTION = {
             "event files": "import os\nfiles = [os.eventfd(0) for _ in range(50)]",
             "sockets": "import socket\nfiles = [socket.socketpair() for _ in range(50)]",
             "pseudo terminals": "import os\nfiles = os.openpty()",
-            "semaphores": LIBC + "x = libc.semget(0, 1, 0o600)\nassert x >= 0\nlibc.semctl(x, 0, 0)",
+            "semaphores": LIBC
+            + "x = libc.semget(0, 1, 0o600)\nassert x >= 0\nlibc.semctl(x, 0, 0)",
             "queues": LIBC + "x = libc.msgget(0, 0o600)\nassert x >= 0\nlibc.msgctl(x, 0, None)",
         },
     ),

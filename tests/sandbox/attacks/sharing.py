@@ -16,7 +16,8 @@ IPC = {
             "posix shared memory": "import _posixshmem, os\n"
             "_posixshmem.shm_open('/$abstract', os.O_CREAT | os.O_RDWR, mode=0o600)\n"
             "_posixshmem.shm_unlink('/$abstract')",
-            "segment": LIBC + "x = libc.shmget(0, 4096, 0o600)\nassert x >= 0\nlibc.shmctl(x, 0, None)",
+            "segment": LIBC
+            + "x = libc.shmget(0, 4096, 0o600)\nassert x >= 0\nlibc.shmctl(x, 0, None)",
             "semaphore": "import multiprocessing\nmultiprocessing.get_context('fork').Lock()",
             "memory file": "import os\nos.memfd_create('x')",
             "event": "import os\nos.eventfd(0)",
@@ -24,15 +25,16 @@ IPC = {
             "lock of a file": "import fcntl\nfcntl.flock(open('$secret'), fcntl.LOCK_EX | fcntl.LOCK_NB)",
             "torch shared memory": "torch.zeros(4).share_memory_()",
             "torch shared file": "torch.zeros(4).untyped_storage()._share_filename_cpu_()",
-            "file secret": LIBC + "assert libc.syscall(319 if os.uname().machine == 'x86_64' else 279, b'x', 0) >= 0",
+            "file secret": LIBC
+            + "assert libc.syscall(319 if os.uname().machine == 'x86_64' else 279, b'x', 0) >= 0",
         },
     ),
 }
 
 BARS = """
-from se_rl.sandbox.worker import room_data
+from se_rl.sandbox.worker import shared_data
 import ctypes, numpy as np
-bars = room_data()['train']['bars']
+bars = shared_data()['train']['bars']
 address = bars.__array_interface__['data'][0]
 page = ctypes.c_void_p(address & ~4095)
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,8 +63,8 @@ MASTER = rewards(
         "assert alias != ctypes.c_void_p(-1).value\nctypes.memset(alias + (address & 4095), 0, 8)",
         "unmapped": "libc.munmap(page, 4096)",
         "mapped over": "libc.mmap(page, 4096, 3, 0x32, -1, 0)\nctypes.memset(address, 0, 8)",
-        "other entry": "room_data()['train'] = {'bars': bars * 0}",
-        "other entry, in place": "room_data().clear()",
+        "other entry": "shared_data()['train'] = {'bars': bars * 0}",
+        "other entry, in place": "shared_data().clear()",
         "kernel writes it": "import os\nlibc.syscall($getrandom, ctypes.c_void_p(address), 8, 0)",
     },
     head=BARS,
@@ -124,7 +126,10 @@ FRAMES = {
 FORGING: Attacks = {
     **rewards(
         "forged",
-        {name: f"forged = {text}\nanswer[:len(forged)] = forged\nos._exit(0)" for name, text in FRAMES.items()},
+        {
+            name: f"forged = {text}\nanswer[:len(forged)] = forged\nos._exit(0)"
+            for name, text in FRAMES.items()
+        },
         head=AREA,
     ),
     **rewards(

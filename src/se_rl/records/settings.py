@@ -1,0 +1,249 @@
+"""Settings of a run, and the presets: apart from the code, so that `se-rl --help` stays light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from sys import float_info
+from typing import Any, Literal
+
+from se_rl.config import ConfigError, option, settings
+
+SINGLE = ("reward", "network", "imagination")
+MULTI = ("reward", "network", "communication", "profiling", "imagination")
+ARMS = ("full", "best-of-n", "frozen", "random")
+"""best-of-n: drafts from the first prompt, no parents; frozen: parents and history in the prompt, but a designer that never
+changes (without --no-dek's empty history); random: the grammar alone, no model."""
+FUTILITY_SEEDS = 3
+"""Trainings of a design before it may be stopped for futility."""
+
+
+def _whole(least: int) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int) and value >= least
+
+
+def _within(low: float, high: float) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, int | float) and low <= value <= high
+
+
+_ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    (
+        "iterations parents siblings promoted finalists horizon dynamic_horizon agents seeds episodes samples bank "
+        "lora_rank lora_alpha max_designs max_tokens",
+        _whole(1),
+        "a whole number, 1 or more",
+    ),
+    ("seed", _whole(0), "a whole number, 0 or more"),
+    (
+        "work epsilon clip learning_rate max_minutes max_usd",
+        _within(float_info.min, float_info.max),
+        "a positive number",
+    ),
+    ("participation gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
+    ("static_share gae_lambda initial_alpha replay", _within(0.0, 1.0), "a number from 0 to 1"),
+    ("usd_in usd_out", _within(0.0, float_info.max), "a number, 0 or more"),
+)
+"""Which values settings may have, and how to say so."""
+
+
+@settings
+class RunConfig:
+    """Everything that a run's result depends on, apart from the data's content and the model's weights."""
+
+    data: str = option(
+        "nasdaq100",
+        "file, imported set, or csi100 / nasdaq100 (synthetic unless imported)",
+        metavar="D",
+    )
+    llm: str = option(
+        "smollm2", "embedded model, folder, or URL#MODEL of an endpoint", metavar="NAME"
+    )
+    scenario: Literal["single", "multi"] = option(
+        "single", "one agent, or several that talk in one book", choices=("single", "multi")
+    )
+    seed: int = option(
+        0, "seed of the search; trainings use seeds 0, 1, ... of their own", metavar="N"
+    )
+    arm: Literal["full", "best-of-n", "frozen", "random"] = option(
+        "full", "who designs: the whole kit, or a control at the same budget", choices=ARMS
+    )
+    hle: bool = option(True, "enhance prompts (high level)")
+    lle: bool = option(True, "enhance weights (low level)")
+    estimator: Literal["reinforce", "ste"] = option(
+        "reinforce",
+        "how weights learn: REINFORCE, or straight-through over a learned score",
+        choices=("reinforce", "ste"),
+    )
+    imagine: bool = option(True, "let designs imagine market paths")
+    worlds: Literal["both", "static", "dynamic"] = option(
+        "both", "worlds to train and score in", choices=("both", "static", "dynamic")
+    )
+    iterations: int = option(3, "outer iterations at most", metavar="N")
+    parents: int = option(2, "prompts per iteration", metavar="N")
+    siblings: int = option(3, "designs per prompt", metavar="N")
+    promoted: int = option(2, "designs per iteration that are trained longer", metavar="N")
+    finalists: int = option(2, "designs of the last rung, beside the default", metavar="N")
+    work: float = option(
+        6.0,
+        "work units of a search training; screens get a third, the last rung three times it",
+        metavar="W",
+    )
+    seeds: tuple[int, int, int] = option((1, 2, 3), "trainings per design at each rung")
+    horizon: int = option(240, "bars of an order on history", metavar="N")
+    dynamic_horizon: int = option(40, "steps of an order in simulated markets", metavar="N")
+    participation: float = option(
+        0.10, "simulated markets: the order's share of the usual volume", metavar="SHARE"
+    )
+    agents: int = option(2, "multi scenario: agents in one book", metavar="N")
+    episodes: tuple[int, int, int] = option(
+        (500, 500, 1000), "simulated orders to score on at each rung"
+    )
+    samples: int = option(16_384, "order steps per update and world, about", metavar="N")
+    bank: int = option(4096, "simulated episodes to train on", metavar="N")
+    static_share: float = option(
+        0.6, "weight of history in the score, at least half", metavar="SHARE"
+    )
+    epsilon: float = option(
+        0.1, "stop when the smoothed score moves less than this, bps", metavar="BPS"
+    )
+    gamma: float = option(1.0, "discount per step of the trainings", metavar="G")
+    learning_rate: float | None = option(
+        None, "of trainings, where a design sets none (none: the default's)", metavar="LR"
+    )
+    gae_lambda: float | None = option(None, "the same", metavar="L")
+    clip: float = option(0.2, "PPO's clip", metavar="C")
+    initial_alpha: float = option(
+        0.5, "first weight of the static world in the joint phase", metavar="A"
+    )
+    lora_rank: int = option(16, "rank of the designer's adapter", metavar="N")
+    lora_alpha: int = option(32, "scale of the designer's adapter", metavar="N")
+    replay: float = option(0.1, "how often an old instruction is tried again", metavar="P")
+    max_designs: int | None = option(None, "budget: designs", metavar="N")
+    max_minutes: float | None = option(None, "budget: wall time of the search", metavar="MIN")
+    max_tokens: int | None = option(
+        None, "budget: tokens read and written by the model", metavar="N"
+    )
+    max_usd: float | None = option(
+        None, "budget: money for the model, at the prices given", metavar="USD"
+    )
+    usd_in: float = option(0.0, "price of a million tokens read by the model", metavar="USD")
+    usd_out: float = option(0.0, "price of a million tokens written by it", metavar="USD")
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, choices = getattr(self, field.name), field.metadata["choices"]
+            if choices and value not in choices:
+                raise ConfigError(f"{field.name} is {value!r}; use one of {', '.join(choices)}")
+        for names, fits, wanted in _ALLOWED:
+            for name in names.split():
+                value = getattr(self, name)
+                if value is not None and not all(
+                    map(fits, value if isinstance(value, tuple) else [value])
+                ):
+                    raise ConfigError(f"{name} is {value!r}; use {wanted}")
+        for name in ("seeds", "episodes"):
+            if len(getattr(self, name)) != 3:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)}; give 3 numbers, one for each rung"
+                )
+        if self.worlds == "both" and self.static_share < 0.5:
+            raise ConfigError(
+                f"static_share is {self.static_share}; history carries from 0.5 to 1 of the score"
+            )
+        if self.scenario == "multi" and (self.worlds == "static" or self.agents < 2):
+            raise ConfigError(
+                f"the multi scenario needs simulated markets and 2 or more agents (worlds is {self.worlds}, agents "
+                f"{self.agents}); use --worlds both or dynamic, and --agents 2"
+            )
+        if self.max_usd is not None and not self.usd_in + self.usd_out:
+            raise ConfigError(
+                f"max_usd is {self.max_usd:g}, but what the model costs is not known; give --usd-in and --usd-out, USD per "
+                "million tokens"
+            )
+        if self.budget_designs < 3:
+            raise ConfigError(
+                f"the budget buys {self.budget_designs} designs; a search needs 3 or more: raise iterations, parents, "
+                "siblings or max_designs"
+            )
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that may be designed."""
+        known = MULTI if self.scenario == "multi" else SINGLE
+        return tuple(name for name in known if self.imagine or name != "imagination")
+
+    @property
+    def rungs(self) -> tuple[float, float, float]:
+        """Work units of a training at each rung: screen, search, last."""
+        return self.work / 3.0, self.work, 3.0 * self.work
+
+    @property
+    def budget_designs(self) -> int:
+        """Designs that may be proposed in all."""
+        planned = self.iterations * self.parents * self.siblings
+        return planned if self.max_designs is None else min(planned, self.max_designs)
+
+    @property
+    def weights(self) -> dict[str, float]:
+        """The weight of each world in the score."""
+        share = {"both": self.static_share, "static": 1.0, "dynamic": 0.0}[self.worlds]
+        return {"static": share, "dynamic": 1.0 - share}
+
+    @property
+    def evolves(self) -> bool:
+        """Whether designs have parents: the controls that only sample start from the default each time."""
+        return self.arm in ("full", "frozen")
+
+    @property
+    def designer(self) -> str:
+        """Who writes the designs."""
+        return "no model" if self.arm == "random" else self.llm
+
+    @property
+    def levels(self) -> tuple[bool, bool]:
+        """Whether prompts and weights are enhanced."""
+        return self.arm == "full" and self.hle, self.arm == "full" and self.lle
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "iterations": 2,
+        "parents": 1,
+        "siblings": 2,
+        "promoted": 1,
+        "finalists": 1,
+        "work": 0.12,
+        "seeds": (1, 1, 1),
+        "horizon": 30,
+        "dynamic_horizon": 10,
+        "episodes": (20, 20, 20),
+        "bank": 64,
+        "samples": 1024,
+    },
+    "quick": {"work": 2.1},
+    "standard": {
+        "iterations": 4,
+        "parents": 2,
+        "siblings": 4,
+        "work": 3.6,
+        "seeds": (1, 2, 5),
+        "episodes": (500, 1000, 2000),
+    },
+    "paper": {
+        "iterations": 50,
+        "parents": 4,
+        "siblings": 4,
+        "finalists": 5,
+        "seeds": (2, 5, 10),
+        "work": 18.0,
+        "episodes": (1000, 2000, 4000),
+    },
+}
+"""quick: minutes on two cores; standard: for tables; paper: days; tiny: for tests of the machinery, its scores mean nothing."""
+
+
+def preset(name: str, **changes: Any) -> RunConfig:
+    """The settings of a preset, with changes."""
+    if name not in PRESETS:
+        raise ConfigError(f"preset {name!r} is unknown; use one of {', '.join(PRESETS)}")
+    return replace(RunConfig(**PRESETS[name]), **changes)

@@ -1,0 +1,152 @@
+"""Training grounds: the worlds of one design, made from train data and the design's own profile and imagination."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from se_rl.config import option, settings
+from se_rl.data.calendar import SessionGrid
+from se_rl.data.features import FeatureScales, observation_table
+from se_rl.data.market_data import MarketData, Provenance
+from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
+from se_rl.environments.imagined import imagined_data
+from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.worlds import MixedWorld, Observation, World
+from se_rl.market.profile import MarketProfile
+from se_rl.modules.defaults import Imagine, Modules
+
+Worlds = Literal["both", "static", "dynamic"]
+
+
+@settings
+class TrainingWorldsConfig:
+    """The worlds a design is trained in."""
+
+    worlds: Worlds = option(
+        "both", "static, dynamic or both", choices=("both", "static", "dynamic")
+    )
+    horizon: int = option(240, "bars of an order on history", metavar="N")
+    dynamic_horizon: int = option(40, "steps of an order in simulated markets", metavar="N")
+    participation: float = option(
+        0.10, "simulated markets: the order's share of the usual volume", metavar="SHARE"
+    )
+    takes_price: bool = option(True, "simulated markets: limit orders (else market orders)")
+    agents: int = option(1, "agents that trade in one simulated book", metavar="N")
+    bank: int = option(4096, "simulated episodes to train on", metavar="N")
+    bank_seed: int = option(1, "seed of these episodes", metavar="N")
+
+
+def make_worlds(
+    modules: Modules,
+    config: TrainingWorldsConfig,
+    *,
+    data: MarketData | None,
+    scales: FeatureScales | None = None,
+    table: Observation | None = None,
+    bank: EpisodeBank | None = None,
+    seed: int = 0,
+) -> dict[str, World]:
+    """The design's worlds. Half of the static world's episodes are imagined where the design imagines any.
+
+    `data` holds train days only, `table` their observations where they exist already, `bank` simulated episodes of the
+    default market. Raises ValueError, in one line, where imagined bars break their contract.
+    """
+    worlds: dict[str, World] = {}
+    if config.worlds != "dynamic":
+        if data is None:
+            raise ValueError(
+                "the static world needs data; give some or train in the dynamic world alone"
+            )
+        real = StaticWorld(data, horizon=config.horizon, scales=scales, table=table)
+        worlds["static"] = (
+            real
+            if modules.imagine is None
+            else MixedWorld([real, _imagined(modules.imagine, real, scales, seed)])
+        )
+    if config.worlds != "static":
+        known = bank if modules.profile == MarketProfile() else None
+        worlds["dynamic"] = dynamic_world(config, profile=modules.profile, bank=known)
+    return worlds
+
+
+def dynamic_world(
+    config: TrainingWorldsConfig,
+    *,
+    profile: MarketProfile | None = None,
+    bank: EpisodeBank | None = None,
+) -> DynamicWorld:
+    """The simulated market to train in, whose episodes may be known already."""
+    return DynamicWorld(
+        profile=profile,
+        horizon=config.dynamic_horizon,
+        participation=config.participation,
+        takes_price=config.takes_price,
+        agents=config.agents,
+        bank=bank or config.bank,
+        seed=config.bank_seed,
+    )
+
+
+def _imagined(
+    imagine: Imagine, real: StaticWorld, scales: FeatureScales | None, seed: int
+) -> StaticWorld:
+    """The same train days with imagined bars."""
+    return StaticWorld(
+        imagined_data(real.data, numpy_imagine(imagine, seed=seed)),
+        horizon=real.horizon,
+        scales=scales,
+    )
+
+
+def numpy_imagine(imagine: Imagine, *, seed: int) -> Any:
+    """An imagination as a function of arrays, drawing from one generator of its own."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def made(bars: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        with torch.no_grad():
+            return imagine(torch.from_numpy(bars), generator).double().numpy()
+
+    return made
+
+
+def data_arrays(data: MarketData, scales: FeatureScales) -> dict[str, Any]:
+    """Train data as plain arrays for a locked process; symbols and dates stay behind."""
+    arrays: dict[str, Any] = {
+        f.name: np.ascontiguousarray(value)
+        for f in fields(data)
+        if isinstance(value := getattr(data, f.name), np.ndarray) and value.ndim >= 3
+    }
+    arrays |= {
+        f"scale_{f.name}": getattr(scales, f.name) for f in fields(scales) if f.name != "symbols"
+    }
+    arrays["table"] = observation_table(data, scales)
+    arrays["minutes"] = np.array(data.grid.minutes, np.int64)
+    arrays["exchange"] = np.frombuffer(data.grid.exchange.encode(), np.uint8)
+    arrays["label"] = np.frombuffer(data.grid.label.encode(), np.uint8)
+    arrays["bar_minutes"] = np.array([data.grid.bar_minutes])
+    return arrays
+
+
+def data_from_arrays(arrays: Mapping[str, Any]) -> tuple[MarketData, FeatureScales]:
+    """The inverse, with numbers for names."""
+    text = {name: arrays[name].tobytes().decode() for name in ("exchange", "label")}
+    grid = SessionGrid(
+        text["exchange"],
+        int(arrays["bar_minutes"][0]),
+        text["label"],
+        tuple(int(m) for m in arrays["minutes"]),
+    )
+    symbols = tuple(f"S{i}" for i in range(len(arrays["open"])))
+    bars = {f.name: arrays[f.name] for f in fields(MarketData) if f.name in arrays}
+    dates = np.arange(1, arrays["open"].shape[1] + 1, dtype=np.int32)
+    data = MarketData(symbols, dates, grid, **bars, provenance=Provenance("train days"))
+    return data, FeatureScales(
+        symbols,
+        **{f.name: arrays[f"scale_{f.name}"] for f in fields(FeatureScales) if f.name != "symbols"},
+    )

@@ -1,0 +1,139 @@
+"""Run a policy in a world and keep what scoring needs: the record, the schedule, and costs paired with TWAP."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.environments.metrics import BPS
+from se_rl.environments.task import ExecutionRecord
+from se_rl.environments.worlds import Episodes, World
+from se_rl.scoring.statistics import Estimate, clustered_mean
+
+Array = npt.NDArray[np.float64]
+
+
+class Actor(Protocol):
+    """A policy in use, wherever it lives: in this process or in a locked one."""
+
+    def start(self, n: int, horizon: int) -> None: ...
+    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]: ...
+
+
+class ConstantSchedule:
+    """A constant schedule: a multiple of the TWAP slice of what is left, at an offset in ticks from the touch."""
+
+    def __init__(self, multiple: float = 1.0, offset: float = 0.0) -> None:
+        self.multiple, self.offset = multiple, offset
+
+    def words(self, takes_price: bool) -> str:
+        """The schedule for a person."""
+        place = f", limit {self.offset:+g} ticks from the touch" if takes_price else ", at market"
+        return f"{self.multiple:g}x the TWAP slice{place}"
+
+    def start(self, n: int, horizon: int) -> None:
+        """Begin `n` orders of `horizon` steps."""
+        self._n, self._left = n, horizon
+
+    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
+        """The same for everybody."""
+        ratio = min(1.0, self.multiple / self._left)
+        self._left -= 1
+        return np.full(self._n, ratio), np.full(self._n, self.offset)
+
+
+@dataclass(frozen=True, eq=False)
+class Executed:
+    """A finished batch. Gains are bps of the arrival price, positive is good, NaN where the market broke.
+
+    `gain` is the order's, `twap_gain` TWAP's on the same episode; both have the news taken out: what the price did to the
+    inventory that nobody could have timed (a control variate: it changes the error of a mean, not the mean).
+    """
+
+    record: ExecutionRecord
+    gain: Array
+    twap_gain: Array
+    forced: Array
+    passive: Array
+    distinct_actions: int
+    clusters: npt.NDArray[np.int64]
+
+    def over_twap(self) -> Estimate:
+        """Mean gain over TWAP with its error; the two sides of one market, or one day, are one observation."""
+        difference = self.gain - self.twap_gain
+        known = np.isfinite(difference)
+        return clustered_mean(difference[known], self.clusters[known])
+
+    def twap(self) -> Executed:
+        """TWAP by market orders on the same episodes, as if it had been executed."""
+        zeros = np.zeros_like(self.forced)
+        return replace(self, gain=self.twap_gain, forced=zeros, passive=zeros, distinct_actions=1)
+
+    def summary(self) -> dict[str, Any]:
+        """Costs in bps (lower is better) and what the policy does."""
+        cost, twap, gain = -np.nanmean(self.gain), -np.nanmean(self.twap_gain), self.over_twap()
+        return {
+            "cost_bps": float(cost),
+            "twap_cost_bps": float(twap),
+            "saved_bps": gain.mean,
+            "saved_se": gain.se,
+            "saved_ci95": list(gain.ci95),
+            "saved_share": float(gain.mean / twap) if twap > 0 else float("nan"),
+            "passive": float(self.passive.mean()),
+            "forced": float(self.forced.mean()),
+            "AFI": float(np.mean(self.record.leftover)),
+            "distinct_actions": self.distinct_actions,
+            "broken": int(np.isnan(self.gain).sum()),
+            "orders": len(self.gain),
+        }
+
+
+def execute(
+    world: World, actor: Actor, episodes: Episodes, *, clusters: npt.NDArray[np.int64] | None = None
+) -> Executed:
+    """Play the episodes to the end. `clusters` says which orders belong together; by default the orders of one seed."""
+    n, names = len(episodes), world.field_names
+    actor.start(n, world.horizon)
+    observation, fields = world.reset(episodes), np.zeros((len(names), n), np.float32)
+    at = {name: fields[i] for i, name in enumerate(names)}
+    totals = {name: np.zeros(n) for name in ("gain", "twap_gain", "forced", "passive")}
+    fills, actions = np.empty((n, world.horizon)), set[float]()
+    for step in range(world.horizon):
+        ratio, offset = actor.act(observation)
+        observation = world.step(ratio, offset if world.takes_price else None, fields)
+        news = at["news"].astype(np.float64)
+        totals["gain"] += (
+            at["traded_share"] * (at["fill_price"] - 1.0) - at["inventory_left"] * news
+        )
+        totals["twap_gain"] += (
+            at["twap_traded_share"] * (at["twap_fill_price"] - 1.0)
+            - at["twap_inventory_left"] * news
+        )
+        totals["forced"] += at["forced_share"]
+        totals["passive"] += at["passive_share"]
+        fills[:, step] = at["traded_share"] - at["forced_share"]
+        actions.update(np.round(ratio * (world.horizon - step), 3).tolist())
+    record = world.record()
+    kept = ExecutionRecord(
+        record.orders, record.gross_price, record.net_price, record.leftover, fills
+    )
+    void = world.broken
+    gain, twap = (np.where(void, np.nan, BPS * totals[name]) for name in ("gain", "twap_gain"))
+    return Executed(
+        kept,
+        gain,
+        twap,
+        totals["forced"],
+        totals["passive"],
+        len(actions),
+        _by_seed(episodes, n) if clusters is None else clusters,
+    )
+
+
+def _by_seed(episodes: Episodes, n: int) -> npt.NDArray[np.int64]:
+    if episodes.seeds is None:
+        return np.arange(n) % (n // 2)  # a buy and a sell of the same window
+    return np.repeat(episodes.seeds, n // len(episodes.seeds))

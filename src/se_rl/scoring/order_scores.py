@@ -1,0 +1,148 @@
+"""Scores: execution records of several policies on the same orders -> one row per policy, paired with TWAP.
+
+Every order is scored as buy and as sell, every comparison is on the same orders, and every PA is split into a common
+part (what all symbols' schedules earned together: market timing) and a specific part (the rest).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.market_data import MarketData
+from se_rl.environments.metrics import BPS, Metrics, price_advantage
+from se_rl.environments.task import SELL, ExecutionRecord, Orders, WindowBenchmarks
+from se_rl.scoring.statistics import Estimate, clustered_mean
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """The orders that all policies share: their benchmarks, days and bar prices."""
+
+    data: MarketData
+    orders: Orders
+    benchmarks: WindowBenchmarks
+    benchmark: str
+    day: npt.NDArray[np.int64]
+    price: Array
+
+    @classmethod
+    def of(cls, data: MarketData, orders: Orders, *, benchmark: str = "vwap") -> Panel:
+        """Prepare a panel; `benchmark` (vwap, twap or arrival) is what the primary PA is measured against."""
+        benchmarks = WindowBenchmarks.of(data, orders)
+        benchmarks.named(benchmark)
+        return cls(
+            data,
+            orders,
+            benchmarks,
+            benchmark,
+            orders.row % len(data.dates),
+            orders.gather(data.price),
+        )
+
+    @property
+    def full_bars(self) -> npt.NDArray[np.bool_]:
+        """Orders whose window has a real print in every bar: no stale price can fake a gain there."""
+        return np.asarray(self.orders.gather(self.data.traded.astype(np.float64)).all(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Score:
+    """One policy on a panel: PA per order, net and gross, against every benchmark."""
+
+    name: str
+    panel: Panel
+    record: ExecutionRecord
+
+    def pa(self, benchmark: str | None = None, *, gross: bool = False) -> Array:
+        """PA per order in bps against the panel's benchmark or another one."""
+        price = self.record.gross_price if gross else self.record.net_price
+        return price_advantage(
+            price,
+            self.panel.benchmarks.named(benchmark or self.panel.benchmark),
+            self.panel.orders.side,
+        )
+
+    def common_pa(self) -> Array:
+        """The part of the gross PA that the mean schedule of all symbols (same day, window, side) would have earned."""
+        orders = self.panel.orders
+        key = (self.panel.day * (orders.start.max() + 1) + orders.start) * 2 + (orders.side == SELL)
+        _, group = np.unique(key, return_inverse=True)
+        count = np.bincount(group).astype(np.float64)
+        fills = self.record.forced_fills
+        total = np.stack(
+            [np.bincount(group, weights=fills[:, step]) for step in range(fills.shape[1])], axis=1
+        )
+        average = np.einsum("ot,ot->o", (total / count[:, None])[group], self.panel.price)
+        return price_advantage(
+            average, self.panel.benchmarks.named(self.panel.benchmark), orders.side
+        )
+
+    def specific_pa(self) -> Array:
+        """The rest of it: what the choice of moments for this very symbol earned."""
+        return self.pa(gross=True) - self.common_pa()
+
+    def estimate(
+        self, values: Array | None = None, *, where: npt.NDArray[np.bool_] | None = None
+    ) -> Estimate:
+        """Mean with day-clustered error, of PA unless other values per order are given."""
+        kept = self.pa() if values is None else values
+        if where is None:
+            return clustered_mean(kept, self.panel.day)
+        return clustered_mean(kept[where], self.panel.day[where])
+
+    def row(self, reference: Score, *, bound: Score | None = None) -> dict[str, Any]:
+        """The row of a results table: metrics, interval, both sides apart, paired difference to the reference (TWAP)."""
+        pa, side = self.pa(), self.panel.orders.side
+        difference = pa - reference.pa()
+        common = self.common_pa() - reference.common_pa()
+        specific = self.specific_pa() - reference.specific_pa()
+        row: dict[str, Any] = self._summary(np.ones(len(pa), np.bool_))
+        row["PA_gross"] = float(self.pa(gross=True).mean())
+        row["by_side"] = {
+            name: self._summary(side == sign) for name, sign in (("buy", -1), ("sell", 1))
+        }
+        row["over_TWAP"] = _estimate_row(self.estimate(difference))
+        row["over_TWAP_common"] = _estimate_row(self.estimate(common))
+        row["over_TWAP_specific"] = _estimate_row(self.estimate(specific))
+        full = self.panel.full_bars
+        if full.any():
+            row["over_TWAP_full_bars"] = _estimate_row(self.estimate(difference, where=full)) | {
+                "orders": int(full.sum())
+            }
+        if bound is not None:
+            gained = bound.pa().mean() - reference.pa().mean()
+            row["capture"] = float(difference.mean() / gained) if gained > 0 else float("nan")
+        return row
+
+    def _summary(self, where: npt.NDArray[np.bool_]) -> dict[str, Any]:
+        summary: dict[str, Any] = dict(
+            Metrics.of(self.pa()[where], self.record.leftover[where]).as_dict()
+        )
+        for benchmark in ("twap", "arrival"):
+            summary[f"PA_vs_{benchmark}"] = float(self.pa(benchmark)[where].mean())
+        if self.panel.benchmarks.vwap is not None:
+            summary["PA_vs_vwap"] = float(self.pa("vwap")[where].mean())
+        summary["ci95"] = list(self.estimate(where=where).ci95)
+        return summary
+
+
+def _estimate_row(estimate: Estimate) -> dict[str, Any]:
+    return {
+        "mean": estimate.mean,
+        "se": estimate.se,
+        "ci95": list(estimate.ci95),
+        "detectable": estimate.detectable,
+    }
+
+
+def log_price_advantage(score: Score) -> Array:
+    """PA of the fills on log prices: exact under mirroring, which the mirror check needs."""
+    log_price = np.log(score.panel.price)
+    gain = np.einsum("ot,ot->o", score.record.forced_fills, log_price) - log_price.mean(axis=1)
+    return BPS * score.panel.orders.side * gain

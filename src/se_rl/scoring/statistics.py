@@ -1,0 +1,100 @@
+"""Is it real? Intervals by day clusters, the test over a whole set of policies (SPA), and the hurdle of a selection.
+
+All stocks of a date move together, so the date is the unit: orders are summed per day before anything is inferred.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+EULER_GAMMA = 0.5772156649015329
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its day-clustered standard error and the number of days behind it."""
+
+    mean: float
+    se: float
+    days: int
+
+    @property
+    def ci95(self) -> tuple[float, float]:
+        """Two-sided 95 % interval, Student t with days - 1 degrees of freedom (NaN for a single day)."""
+        half = self.se * t_quantile(0.975, self.days - 1)
+        return self.mean - half, self.mean + half
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p of a zero mean; 1 where the standard error is 0 and so is the mean."""
+        from scipy.special import stdtr
+
+        if self.days < 2:
+            return float("nan")
+        if self.se == 0.0:
+            return 1.0 if self.mean == 0.0 else 0.0
+        return float(2.0 * stdtr(self.days - 1, -abs(self.mean / self.se)))
+
+    @property
+    def detectable(self) -> float:
+        """The effect this many days can show with 80 % power at 5 %: 2.8 standard errors."""
+        return 2.8 * self.se
+
+
+def t_quantile(probability: float, degrees: int) -> float:
+    """Quantile of Student's t; NaN without degrees of freedom."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability)) if degrees > 0 else float("nan")
+
+
+def day_means(values: Array, day: npt.NDArray[np.integer]) -> Array:
+    """Mean of the values of each day, in order of the days that occur."""
+    _, index = np.unique(day, return_inverse=True)
+    return np.bincount(index, weights=values) / np.bincount(index)
+
+
+def clustered_mean(values: Array, day: npt.NDArray[np.integer]) -> Estimate:
+    """Mean over orders with a standard error by day clusters (the sandwich of a regression on a constant)."""
+    _, index = np.unique(day, return_inverse=True)
+    days = int(index.max()) + 1
+    mean = float(values.mean())
+    if days < 2:
+        return Estimate(mean, float("nan"), days)
+    residual = np.bincount(index, weights=values - mean)
+    return Estimate(
+        mean, float(np.sqrt(days / (days - 1) * np.square(residual).sum()) / len(values)), days
+    )
+
+
+def spa_p_value(
+    benchmark_by_day: Array, policies_by_day: Array, *, reps: int = 10_000, seed: int = 0
+) -> float:
+    """Hansen's SPA: p that NO policy (columns) beats the benchmark, corrected for having looked at all of them."""
+    if len(benchmark_by_day) < 2:
+        return float("nan")
+    if np.allclose(policies_by_day, benchmark_by_day[:, None]):
+        return (
+            1.0  # nothing differs from the benchmark: no winner, and no variance to studentise by
+        )
+    from arch.bootstrap import SPA
+
+    test = SPA(-benchmark_by_day, -policies_by_day, block_size=1, reps=reps, seed=seed)
+    test.compute()
+    return float(test.pvalues["consistent"])
+
+
+def selection_hurdle(se: float, tried: int) -> float:
+    """What the best of `tried` worthless candidates is expected to show: se times the expected maximum of that many normals."""
+    from scipy.special import ndtri
+
+    if tried < 2:
+        return 0.0
+    top = (1.0 - EULER_GAMMA) * ndtri(1.0 - 1.0 / tried) + EULER_GAMMA * ndtri(
+        1.0 - 1.0 / (tried * np.e)
+    )
+    return float(se * top)

@@ -1,0 +1,207 @@
+"""Runs side by side: arms over their seeds, differences by day, and what may not be compared."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from se_rl.config import ConfigError, to_dict
+from se_rl.records.files import to_json
+from se_rl.records.settings import RunConfig
+from se_rl.report.run_tables import print_comparison
+from se_rl.scoring.comparison import BUDGET, arm_of, compare
+from se_rl.scoring.final_test import OURS, STRONG, over
+
+DAYS = 12
+LUCK = np.random.default_rng(0).normal(size=(9, DAYS))
+
+
+def finished(
+    folder: Path,
+    *,
+    gain: float,
+    seed: int = 0,
+    sha256: str = "ab",
+    noise: float = 0.1,
+    **changes: Any,
+) -> Path:
+    """A folder with results of a run that gained so many bps a day over TWAP, and half of it over the default."""
+    ours = gain + noise * LUCK[seed]
+    over = float(ours.mean()) / 2
+    estimate = {"mean": over, "ci95": [over - 0.3, over + 0.3]}
+    config = RunConfig(seed=seed, **changes)
+    dynamic = {"x1": {OURS: {"saved_bps": 3.0 + gain}, "PPO strong": {"saved_bps": 3.0}}}
+    folder.mkdir()
+    (folder / "results.json").write_text(
+        to_json(
+            {
+                "config": to_dict(config),
+                "data": {"sha256": sha256, "name": "bars"},
+                "seeds": {"search": seed},
+                "best": "b",
+                "by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist(), "TWAP": [0.0] * DAYS},
+                "finalists": [{"candidate": "b", "score": gain}],
+                "final_metrics": {"PA": 1.0, "over_TWAP": estimate, "over_default": estimate},
+                "designs": {"proposed": 18},
+                "dynamic": {} if config.worlds == "static" else dynamic,
+                "learning": {},
+                "spa_p": math.nan,
+                "llm": {"tokens_in": 10, "tokens_out": 5},
+                "times": {"minutes": 1.0},
+            }
+        )
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({}, "full"),
+        ({"hle": False}, "no-hle"),
+        ({"lle": False}, "no-lle"),
+        ({"hle": False, "lle": False}, "no-dek"),
+        ({"imagine": False, "worlds": "static"}, "no-imagine static-only"),
+        ({"worlds": "dynamic"}, "dynamic-only"),
+        ({"arm": "random", "hle": False}, "random"),
+        ({"arm": "best-of-n", "worlds": "static"}, "best-of-n static-only"),
+        ({"seed": 5, "work": 9.0, "llm": "other"}, "full"),
+    ],
+)
+def test_an_arm_is_named_after_what_is_left(changes: dict[str, Any], name: str) -> None:
+    assert arm_of(to_dict(RunConfig(**changes))) == name
+
+
+def test_arms_over_their_seeds(tmp_path: Path) -> None:
+    full = [finished(tmp_path / f"full{s}", gain=2.0, seed=s) for s in range(3)]
+    control = [finished(tmp_path / f"random{s}", gain=0.0, seed=s, arm="random") for s in range(3)]
+    found = compare([*full, *control])
+    groups = {group["arm"]: group for group in found["groups"]}
+    gains = [(2.0 + 0.1 * LUCK[s].mean()) / 2 for s in range(3)]
+    assert groups["full"]["by_seed"] == pytest.approx(gains) and groups["full"]["runs"] == 3
+    days = [2.0 + 0.1 * LUCK[s] for s in range(3)]
+    both = over(days, [d / 2 for d in days], np.arange(DAYS))
+    assert groups["full"]["ci95"] == pytest.approx(both["ci95"]) and both["mean"] == pytest.approx(
+        np.mean(gains)
+    )
+    assert groups["full"]["simulated"] == 2.0 and groups["full"]["score_valid"] == 2.0
+    [test] = found["tests"]
+    assert (test["a"], test["b"]) == ("full", "random") and test["difference"] == pytest.approx(2.0)
+    assert found["equal_budget"] and found["spa_p"] < 0.01
+    ahead = f"full is ahead with {np.mean(gains):+.2f} bps over the default PPO on test days"
+    assert found["sentence"] == f"{ahead}; shown against random (Bonferroni)"
+    assert json.loads(to_json(found))["runs"][0]["arm"] == "full"
+
+
+def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_difference(
+    tmp_path: Path,
+) -> None:
+    worse = finished(tmp_path / "full", gain=-1.0)
+    better = finished(tmp_path / "random", gain=1.0, seed=1, arm="random")
+    assert compare([worse, better])["sentence"].startswith("random is ahead with +0.4")
+    alike = [
+        finished(tmp_path / f"alike{a}", gain=0.0, noise=1.0, seed=s, arm=a)
+        for s, a in enumerate(("full", "frozen"))
+    ]
+    sentence = compare(alike)["sentence"]
+    assert sentence.endswith("no difference between arms is shown") and "ahead" not in sentence
+    assert sentence.startswith("no arm is shown to beat the default; the highest mean is that of")
+
+
+def test_several_searches_with_the_same_find_have_the_chance_of_one(tmp_path: Path) -> None:
+    lucky = 0.3 - 3.0 * float(
+        LUCK[0].mean()
+    )  # on the mean of these days, and on no more of them than half
+    same = [finished(tmp_path / f"full{s}", gain=lucky, noise=3.0) for s in range(3)]
+    same += [finished(tmp_path / "random", gain=-1.0, noise=0.0, arm="random")]
+    found = compare(same)
+    group = found["groups"][0]
+    assert (
+        group["by_seed"] == pytest.approx([0.15] * 3)
+        and group["ci95"][0] < -0.2 < 0.5 < group["ci95"][1]
+    )
+    assert found["sentence"].startswith("no arm is shown to beat the default")
+
+
+def test_equal_runs_and_a_single_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    same = [finished(tmp_path / arm, gain=0.3, arm=arm) for arm in ("full", "best-of-n", "random")]
+    found = compare(same)
+    assert [(t["difference"], t["p"]) for t in found["tests"]] == [(0.0, 1.0)] * 3
+    more = [finished(tmp_path / f"again{s}", gain=0.3, seed=s, noise=0.0) for s in range(3)]
+    twice = [
+        finished(tmp_path / f"frozen{s}", gain=0.3, seed=s, noise=0.0, arm="frozen")
+        for s in range(2)
+    ]
+    assert [(t["difference"], t["p"]) for t in compare([*more, *twice])["tests"]] == [(0.0, 1.0)]
+    alone = compare(same[:1])
+    assert (
+        alone["tests"] == []
+        and alone["groups"][0]["ci95"] == alone["runs"][0]["over_default"]["ci95"]
+    )
+    assert alone["sentence"].startswith("full: +0.1") and alone["sentence"].endswith("1 runs")
+    for comparison in (found, alone):
+        print_comparison(comparison)
+    out = capsys.readouterr().out
+    assert (
+        "best-of-n" in out
+        and "18" in out
+        and "proposed" not in out
+        and "SPA p that no arm beats TWAP" in out
+    )
+
+
+@pytest.mark.parametrize("name", BUDGET)
+def test_other_budgets_are_noticed(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other: dict[str, Any] = {name: (1, 1, 9) if name == "seeds" else 7}
+    found = compare(
+        [
+            finished(tmp_path / "a", gain=0.0, noise=0.0),
+            finished(tmp_path / "b", gain=0.0, noise=0.0, **other),
+        ]
+    )
+    assert not found["equal_budget"]
+    print_comparison(found)
+    assert "BUDGETS DIFFER" in capsys.readouterr().out
+
+
+def test_history_alone_has_no_simulated_figure(tmp_path: Path) -> None:
+    [group] = compare([finished(tmp_path / "a", gain=1.0, worlds="static")])["groups"]
+    assert group["arm"] == "static-only" and math.isnan(group["simulated"])
+
+
+def test_what_may_not_be_compared(tmp_path: Path) -> None:
+    good, other = (
+        finished(tmp_path / "good", gain=1.0),
+        finished(tmp_path / "other", gain=1.0, sha256="cd"),
+    )
+    unfinished, broken, strange, no_object = (
+        tmp_path / name for name in ("unfinished", "broken", "strange", "list")
+    )
+    for folder, text in (
+        (broken, '{"data": '),
+        (strange, '{"methods": {}}'),
+        (no_object, "[1, 2]"),
+    ):
+        folder.mkdir()
+        (folder / "results.json").write_text(text)
+    unfinished.mkdir()
+    for bad, words in (
+        (other, f"{other} used other data than {good}; compare"),
+        (unfinished, f"{unfinished} has no results.json: it is no finished run; finish it"),
+        (tmp_path / "nowhere", "nowhere has no results.json"),
+        (broken, "broken/results.json is damaged; run the same"),
+        (strange, "strange/results.json holds no results of a run; give"),
+        (no_object, "list/results.json holds no results of a run; give"),
+        (good, f"{good} is given twice; a run counts once"),
+        (tmp_path / "other" / ".." / "good", "is given twice"),
+    ):
+        with pytest.raises(ConfigError) as told:
+            compare([good, bad])
+        assert words in str(told.value) and "\n" not in str(told.value)

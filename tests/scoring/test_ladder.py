@@ -1,0 +1,242 @@
+"""The ladder among designs whose truth is planted: who climbs, who is stopped, and that luck is not sold as skill."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from se_rl.records.entries import DEFAULT, Candidate, design_id
+from se_rl.records.settings import RunConfig, preset
+from se_rl.scoring.ladder import LAST, SCREEN, SEARCH, Ladder
+from se_rl.scoring.standing import SEED_SD, pooled_seed_sd
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+sys.path.append(str(REPOSITORY / "benchmarks"))
+gate = import_module("gate")
+
+CONFIG = preset("quick", promoted=3, finalists=2, seeds=(1, 2, 3))
+DEFAULT_DESIGN = Candidate(design_id({}), {}, DEFAULT)
+
+
+class TrainingPool(gate.PlantedTrainingPool):  # type: ignore[name-defined]
+    """The planted one, which finishes in the order of `shuffle` and fails at (design, rung, seed)."""
+
+    def __init__(
+        self, effects: Any, *, shuffle: int | None = None, fails: Sequence[Any] = (), **more: Any
+    ) -> None:
+        super().__init__({DEFAULT_DESIGN.id: (0.0, 0.0, 0.0), **effects}, seed=0, **more)
+        self.shuffle, self.fails = shuffle, set(fails)
+        self.done: list[tuple[str, int, int]] = []
+
+    def evaluate(self, jobs: Sequence[Any]) -> Iterator[Any]:
+        order = (
+            np.arange(len(jobs))
+            if self.shuffle is None
+            else np.random.default_rng(self.shuffle).permutation(len(jobs))
+        )
+        for job, evaluation, stored in super().evaluate([jobs[i] for i in order]):
+            place = (job.candidate.id, job.rung, job.seed)
+            self.done.append(place)
+            failed = replace(evaluation, status="failed", reason=f"seed {job.seed} broke")
+            yield job, failed if place in self.fails else evaluation, stored
+
+
+def designs(effects: dict[str, Any]) -> list[Candidate]:
+    return [Candidate(name, {"reward": name}, "draft", (DEFAULT_DESIGN.id,)) for name in effects]
+
+
+def ladder_of(
+    training_pool: TrainingPool, config: RunConfig = CONFIG
+) -> tuple[Ladder, list[tuple[str, Any]]]:
+    events: list[tuple[str, Any]] = []
+    archive = cast(Any, gate.Journal())
+    tell = lambda kind, payload, *, stored: events.append((kind, payload))  # noqa: E731
+    return Ladder(config, archive, cast(Any, training_pool), DEFAULT_DESIGN, tell=tell), events
+
+
+EFFECTS = {
+    "bad": (-3.0,) * 3,
+    "fast": (2.0, 0.4, 0.0),
+    "none": (0.0,) * 3,
+    "slow": (1.0, 1.4, 2.0),
+    "good": (1.5,) * 3,
+}
+
+
+def climbed(
+    config: RunConfig = CONFIG, **how: Any
+) -> tuple[Ladder, TrainingPool, list[tuple[str, Any]], list[str]]:
+    training_pool = TrainingPool(EFFECTS, **how)
+    ladder, events = ladder_of(training_pool, config)
+    ladder.run(designs(EFFECTS), SCREEN, range(config.seeds[SCREEN]))
+    ladder.promote(list(EFFECTS))
+    return ladder, training_pool, events, ladder.finals()
+
+
+def test_the_right_ones_climb_and_the_best_at_the_end_wins() -> None:
+    ladder, training_pool, events, finalists = climbed()
+    assert {name for name, rung in ladder.standings if rung == SCREEN} == {
+        *EFFECTS,
+        DEFAULT_DESIGN.id,
+    }
+    promoted = {
+        rung: [p["candidate"] for kind, p in events if kind == "promoted" and p["rung"] == rung]
+        for rung in (1, 2)
+    }
+    assert set(promoted[SEARCH]) == {"fast", "slow", "good"}
+    assert (
+        sorted(finalists) == sorted(promoted[LAST]) == ["good", "slow"]
+    )  # learning fast is not enough
+    assert ladder.champion(finalists) == "slow"
+    reasons = {p["candidate"]: p["reason"] for kind, p in events if kind == "dropped"}
+    assert reasons == {
+        "bad": "behind the default beyond doubt",
+        "none": "not among the best of its batch",
+    }
+    planned = [6 * 1, 4 * 2, 3 * 3]
+    assert training_pool.trainings == planned and len(set(training_pool.done)) == sum(
+        planned
+    )  # nothing is trained twice
+    at_last = [ladder.standings[name, LAST] for name in finalists]
+    assert (
+        {one.seed_sd for one in at_last} == {pooled_seed_sd(at_last)} != {SEED_SD}
+    )  # what trainings differ by here
+    for name, truth in EFFECTS.items():
+        found = ladder.standings[name, SCREEN]
+        assert abs(found.score - truth[0]) < 4 * found.se
+    assert ladder.gain(designs(EFFECTS)[4]) == ladder.standings["good", SCREEN].score
+
+
+def test_gains_are_over_the_parent() -> None:
+    training_pool = TrainingPool({"a": (1.0,) * 3, "b": (1.5,) * 3})
+    ladder, events = ladder_of(training_pool)
+    child = Candidate("b", {}, "tweak", ("a",))
+    assert ladder.gain(child) is None
+    ladder.run([Candidate("a", {}, "draft", (DEFAULT_DESIGN.id,))], SCREEN, [0])
+    ladder.run([child], SCREEN, [0])
+    a, b = (ladder.standings[name, SCREEN].score for name in "ab")
+    assert ladder.gain(child) == pytest.approx(b - a) == dict(events[-1][1])["gain"]
+    assert ladder.longest("b") is ladder.standings["b", SCREEN] and ladder.longest("c") is None
+
+
+def test_the_order_of_completion_changes_nothing() -> None:
+    fails = [("none", SCREEN, 0), ("none", SCREEN, 1)]
+    config = replace(CONFIG, seeds=(2, 3, 4))
+    first = climbed(config, fails=fails)
+    for shuffle in range(4):
+        other = climbed(config, fails=fails, shuffle=shuffle)
+        assert other[1].done != first[1].done and other[3] == first[3]
+        assert list(other[0].standings.items()) == list(
+            first[0].standings.items()
+        )  # to the last bit, and in order
+        assert other[0].failures == first[0].failures == {"none": "seed 0 broke"}
+        assert other[0].ranking() == first[0].ranking()
+        seeds = [list(by_seed) for by_seed in other[0].evaluations.values()]
+        assert seeds == [sorted(each) for each in seeds]
+
+
+def test_futility_stops_a_finalist_and_success_never_does() -> None:
+    """After three trainings one that is far behind is out; the leader trains to the end, however far ahead."""
+    effects = {"good": (3.0,) * 3, "fades": (2.5, 2.5, -2.0)}
+    config = replace(CONFIG, seeds=(1, 2, 5))
+    ladder, events = ladder_of(training_pool := TrainingPool(effects), config)
+    ladder.run(designs(effects), SCREEN, range(1))
+    ladder.promote(list(effects))
+    finalists = ladder.finals()
+    assert finalists == ["good"] and ladder.champion(finalists) == "good"
+    trained = {
+        name: sum(place[:2] == (name, LAST) for place in training_pool.done)
+        for name in (*effects, DEFAULT_DESIGN.id)
+    }
+    assert trained == {"good": 5, "fades": 3, DEFAULT_DESIGN.id: 5}
+    assert (
+        "dropped",
+        {"candidate": "fades", "rung": LAST, "reason": "futile after 3 trainings"},
+    ) in events
+
+
+def test_a_design_that_breaks_later_is_out_of_the_running() -> None:
+    ladder, *_, finalists = climbed(fails=[("good", SEARCH, 1), ("slow", LAST, 2)])
+    assert ladder.failures == {"good": "seed 1 broke", "slow": "seed 2 broke"}
+    assert ("good", SCREEN) in ladder.standings and ("good", SEARCH) not in ladder.standings
+    assert "good" not in ladder.ranking() and "good" not in finalists and "slow" not in finalists
+    assert ladder.leader() != "good"
+    assert ladder.champion([]) == DEFAULT_DESIGN.id
+
+
+def test_without_the_default_nothing_is_compared() -> None:
+    ladder, *_ = climbed(replace(CONFIG, seeds=(1, 1, 1)), fails=[(DEFAULT_DESIGN.id, SCREEN, 0)])
+    assert not [name for name, rung in ladder.standings if rung == SCREEN]
+    assert (
+        ladder.failures == {DEFAULT_DESIGN.id: "seed 0 broke"}
+        and ladder.leader() == DEFAULT_DESIGN.id
+    )
+
+
+def test_scores_that_cannot_be_compared_are_a_failure() -> None:
+    class Void(TrainingPool):
+        def arrays(self, evaluation: Any) -> Any:
+            found = super().arrays(evaluation)
+            return (
+                found | {"dynamic": np.full_like(found["dynamic"], np.nan)}
+                if evaluation.candidate == "a"
+                else found
+            )
+
+    ladder, _ = ladder_of(Void({"a": (9.0,) * 3, "b": (1.0,) * 3}))
+    with pytest.warns(RuntimeWarning):
+        ladder.run(designs({"a": 0, "b": 0}), SCREEN, [0])
+    assert ladder.failures == {"a": "too few of its orders can be compared"}
+    assert set(ladder.ranking()) == {"b"}
+
+
+def test_extra_designs_are_trained_at_the_last_rung_but_cannot_win() -> None:
+    effects = {**EFFECTS, "extra": (9.0,) * 3}
+    ladder, _ = ladder_of(TrainingPool(effects))
+    ladder.run(designs(EFFECTS), SCREEN, range(1))
+    ladder.promote(list(EFFECTS))
+    finalists = ladder.finals([Candidate("extra", {}, "naive default")])
+    assert "extra" not in finalists and ladder.standings["extra", LAST].score > 8.0
+    assert ladder.champion(finalists) == "slow"
+
+
+def test_the_gate_holds_in_small() -> None:
+    """The campaign of benchmarks/gate.py on few designs: few false successes, the default mostly stays, truths are found."""
+    found = gate.campaign(preset("quick"), searches=30, designs=18)
+    null, planted = found["null"], found["planted"]
+    assert (
+        null["success"] <= 0.05 + 3 * 0.04 and null["default"] > 0.5
+    )  # 3 standard errors of 30 searches
+    assert abs(null["test"]) < 0.2 and null["truth"] == null["regret"] == 0.0
+    assert (
+        planted["truth"] > 0.4
+        and planted["regret"] < 0.35
+        and planted["success"] > 5 * null["success"]
+    )
+    assert planted["cost"] < 1 / 3
+    lines = gate.table(found).splitlines()
+    assert len(lines) == 2 + len(gate.ROWS) and all(line.count("|") == 5 for line in lines)
+
+
+def test_the_gate_is_a_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = []
+    for _ in range(2):
+        monkeypatch.setattr(sys, "argv", ["gate.py", "--searches", "1", "--designs", "4", "--json"])
+        gate.main()
+        said.append(capsys.readouterr().out)
+    found = json.loads(said[0])
+    assert (
+        said[0] == said[1]
+        and set(found) == {"world", "null", "planted"}
+        and found["null"]["truth"] == 0.0
+    )
