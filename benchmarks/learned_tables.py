@@ -18,7 +18,7 @@ import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get("SE_RL_SHARED_DATA", ROOT.parent / "shared" / "data"))
@@ -41,6 +41,7 @@ def on_history(name: str, design: str, budget: float) -> dict[str, Any]:
     torch.set_num_threads(1)
     dataset, trial = table.open_trial(BaselinesConfig(data=str(DATA / f"{name}.parquet")))
     fitted = table.fit_on_train(dataset)
+    assert fitted.ridge is not None and fitted.scales is not None
     ridge = trial.score(
         "XS ridge",
         fitted.ridge.schedule(trial.orders, fitted.ridge.forecast(trial.data, fitted.scales)),
@@ -80,7 +81,7 @@ def simulated(
     return dynamic_rows(config, takes_price=takes_price, from_grid=from_grid)
 
 
-def hybrid(worlds: str, budget: float) -> dict[str, Any]:
+def hybrid(worlds: Literal["both", "static", "dynamic"], budget: float) -> dict[str, Any]:
     """The strong default trained in one world or both, scored in both."""
     import numpy as np
     import torch

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from se_rl.bench import run_bench
 from se_rl.records.files import write_text
+from se_rl_benchmarks.bench import BenchOptions, run_bench
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -57,7 +57,7 @@ def main() -> None:
     ]
     for what in ("book", "market", "env", "ppo", "sandbox"):
         print(f"... {what}", file=sys.stderr)
-        lines += section(run_bench(what, seconds=seconds))
+        lines += section(run_bench(what, BenchOptions(seconds=seconds)))
     log = REPOSITORY / "docs" / "results" / "gpu.log"
     if log.exists():
         lines += [

@@ -11,7 +11,6 @@ import pytest
 
 from se_rl.data.cache import cache_folder
 from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
-from se_rl.llm.bench import bench_llm
 from se_rl.llm.catalog import KNOWN
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.llm.commands import model_rows, pull_model
@@ -26,6 +25,7 @@ from se_rl.llm.ledger import Failure
 from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
 from se_rl.modules.grammar import GRAMMAR_BYTES, grammar, random_design
 from se_rl.modules.static_check import check_source
+from se_rl_benchmarks.bench_llm import bench_llm
 
 REAL_CACHE = cache_folder()  # the user's own, asked for before tests get a private cache
 GOOD = CONTRACTS["reward"].examples[0]
@@ -253,31 +253,24 @@ def test_the_benchmark_counts_what_was_written() -> None:
     result = bench_llm(
         Scripted(answer), n=6, modules=("reward",), mode="free", validator=StaticStage()
     )
-    row = result["detail"]["reward"]
+    row: Any = result.detail["reward"]
     assert (row["n"], row["valid"], row["distinct"], row["tokens_per_design"]) == (6, 6, 4, 9.0)
     assert row["distinct_before_redraws"] == 4
-    local = bench_llm(
+    local: Any = bench_llm(
         Local(lambda r, i: answer(r, 0 if r.temperature == 1 else i)),
         n=3,
         modules=("reward",),
         validator=StaticStage(),
-    )["detail"]["reward"]
+    ).detail["reward"]
     assert (local["distinct"], local["distinct_before_redraws"], local["answers_per_design"]) == (
         3,
         1,
         5 / 3,
     )
-    assert result["value"] > 0 and set(result) == {
-        "name",
-        "unit",
-        "value",
-        "peers",
-        "ratios",
-        "detail",
-    }
-    failing = bench_llm(
+    assert result.value > 0 and result.peers == result.ratios == {}
+    failing: Any = bench_llm(
         Scripted(lambda r, i: BAD), n=2, modules=("reward",), validator=StaticStage()
-    )["detail"]["reward"]
+    ).detail["reward"]
     assert (
         failing["valid"] == failing["distinct"] == 0
         and failing["repairs"] == 6

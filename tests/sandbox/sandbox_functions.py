@@ -24,9 +24,9 @@ def warm_up() -> None:
     """torch, and a numba kernel for one signature."""
     import numba
 
-    from se_rl.sandbox import bench
+    from se_rl_benchmarks import sandbox_payloads
 
-    bench.warm_up()
+    sandbox_payloads.warm_up()
     KERNELS["double"] = numba.njit(lambda x: 2 * x)
     KERNELS["double"](1.5)
 

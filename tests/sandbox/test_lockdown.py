@@ -33,7 +33,8 @@ for layers in (LAYERS, LAYERS[1:]):
     with Sandbox("se_rl.sandbox.worker", layers=layers) as sandbox:
         result = sandbox.call("sandbox_functions:attempts", seconds=20)
         answers.append([result.isolation, result.status, sorted(set(result.value.values()))])
-        answers.append(room.call("se_rl.sandbox.bench:python_loop", seconds=0.2).status)
+        endless = sandbox.call("se_rl_benchmarks.sandbox_payloads:python_loop", seconds=0.2)
+        answers.append(endless.status)
 print(json.dumps(answers))
 """
 

@@ -94,7 +94,7 @@ def test_observations_of_another_shape_are_the_callers_mistake(
 
 def test_it_serves_from_a_warm_room(sandbox: Sandbox) -> None:
     with PolicyServer(
-        sandbox, "se_rl.sandbox.bench:linear_policy", rows=8, obs_shape=(32,)
+        sandbox, "se_rl_benchmarks.sandbox_payloads:linear_policy", rows=8, obs_shape=(32,)
     ) as server:
         obs = np.ones((8, 32), np.float32)
         assert np.allclose(server.act(obs), 0.0, atol=1e-5)

@@ -21,7 +21,7 @@ from se_rl.sandbox.lockdown import SandboxError
 from se_rl.sandbox.server import Sandbox
 
 F = "sandbox_functions"
-BENCH = "se_rl.sandbox.bench"
+BENCH = "se_rl_benchmarks.sandbox_payloads"
 
 
 def test_payload_and_result_travel(sandbox: Sandbox) -> None:
@@ -170,7 +170,7 @@ def test_a_result_over_the_cap_is_invalid(plain_sandbox: Sandbox) -> None:
 def test_training_inside_is_bit_equal(sandbox: Sandbox) -> None:
     import torch
 
-    from se_rl.sandbox.bench import train_small
+    from se_rl_benchmarks.sandbox_payloads import train_small
 
     torch.set_num_threads(1)  # as inside; other tests may have changed it
     inside = sandbox.call(f"{BENCH}:train_small", {"steps": 5}, seconds=60)

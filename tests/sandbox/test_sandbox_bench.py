@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from se_rl.sandbox import bench
 from se_rl.sandbox.server import Sandbox
+from se_rl_benchmarks import bench_sandbox as bench
 
 
 def test_every_figure_is_measured(sandbox: Sandbox) -> None:

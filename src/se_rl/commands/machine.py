@@ -85,21 +85,20 @@ def add_bench(verbs: Any) -> None:
 
 
 def _run_bench(options: argparse.Namespace) -> None:
-    from se_rl.bench import run_bench
     from se_rl.records.files import to_json
     from se_rl.report.terminal import print_bench, progress
+    from se_rl_benchmarks.bench import BenchOptions, run_bench
 
+    chosen = BenchOptions(
+        seconds=options.seconds,
+        device=options.device,
+        books=options.books,
+        model=options.llm,
+        designs=options.designs,
+        repairs=options.repairs,
+    )
     with progress(quiet=options.json) as say:
-        result = run_bench(
-            options.what,
-            seconds=options.seconds,
-            device=options.device,
-            books=options.books,
-            model=options.llm,
-            designs=options.designs,
-            repairs=options.repairs,
-            say=say,
-        )
+        result = run_bench(options.what, chosen, say=say)
     print(to_json(result)) if options.json else print_bench(result)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from se_rl.data.catalog import DataSet
 from se_rl.data.market_data import DataError, MarketData
 
-_NO_SCORE_DEPENDS_ON = ("report", "commands", "main.py", "doctor.py", "bench.py")
+_NO_SCORE_DEPENDS_ON = ("report", "commands", "main.py", "doctor.py")
 
 
 def data_facts(dataset: DataSet) -> dict[str, Any]:

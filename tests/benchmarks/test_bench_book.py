@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from se_rl.market import price_levels as at
-from se_rl.market.bench import bench_book, message_stream, replay, replay_cpp
-from se_rl.market.bench_peers import depth_updates, replay_hftbacktest
 from se_rl.market.book import Books
+from se_rl_benchmarks.bench_book import bench_book, replay, replay_cpp
+from se_rl_benchmarks.book_peers import depth_updates, replay_hftbacktest
+from se_rl_benchmarks.book_stream import message_stream
 
 
 def test_the_stream_has_its_mix_and_its_seed() -> None:
@@ -62,6 +63,6 @@ def test_without_compiler_and_hftbacktest_the_reasons_are_given(
     monkeypatch.setattr(shutil, "which", lambda _: None)
     monkeypatch.setitem(sys.modules, "hftbacktest", None)
     result = bench_book(seconds=0)
-    assert result["peers"] == {} and "g++ is not installed" in result["detail"]["C++"]
-    assert result["detail"]["hftbacktest"] == "not measured: hftbacktest is not installed"
-    assert result["value"] > 0 and result["name"] == "order book"
+    assert result.peers == {} and "g++ is not installed" in str(result.detail["C++"])
+    assert result.detail["hftbacktest"] == "not measured: hftbacktest is not installed"
+    assert result.value > 0 and result.name == "order book"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import torch
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_world import StaticWorld
-from se_rl.rl import bench
+from se_rl_benchmarks import bench_ppo, ppo_contenders, ppo_design, ppo_sb3
 
 
 def world(horizon: int = 6) -> StaticWorld:
@@ -23,7 +24,7 @@ def world(horizon: int = 6) -> StaticWorld:
 def test_the_adapter_keeps_the_contract_of_vector_environments() -> None:
     pytest.importorskip("stable_baselines3")
     ground = world()
-    envs = bench.vector_world(ground, orders=4, seed=0)
+    envs = ppo_sb3.vector_world(ground, orders=4, seed=0)
     first = envs.reset()
     assert first.shape == (4, ground.observation_size) and first.dtype == np.float32
     sides, total, arrived = ground.core.orders.side.copy(), np.zeros(4), None
@@ -53,10 +54,10 @@ def test_the_adapter_keeps_the_contract_of_vector_environments() -> None:
 
 def test_sb3_learns_through_the_adapter() -> None:
     sb3 = pytest.importorskip("stable_baselines3")
-    envs = bench.vector_world(world(), orders=4, seed=0)
+    envs = ppo_sb3.vector_world(world(), orders=4, seed=0)
     model = sb3.PPO("MlpPolicy", envs, n_steps=6, batch_size=12, n_epochs=1, device="cpu", seed=0)
     before = [p.detach().clone() for p in model.policy.parameters()]
-    assert bench._learning(model)() == 24 and model.num_timesteps == 24
+    assert ppo_sb3.learning(model)() == 24 and model.num_timesteps == 24
     assert any(
         not torch.equal(old, new)
         for old, new in zip(before, model.policy.parameters(), strict=True)
@@ -70,7 +71,7 @@ def test_gains_over_twap_are_those_of_the_records() -> None:
     def early(observation: np.ndarray, steps_left: int) -> np.ndarray:
         return np.full(len(observation), min(1.0, 2.0 / steps_left))
 
-    mean, error = bench.over_twap(ground, early, episodes, clusters=episodes.orders.row)
+    mean, error = ppo_contenders.over_twap(ground, early, episodes, clusters=episodes.orders.row)
     record, prices = ground.record(), ground.benchmarks()
     arrival, twap = ground.core.arrival, prices.twap
     side = episodes.orders.side
@@ -81,13 +82,15 @@ def test_gains_over_twap_are_those_of_the_records() -> None:
 
 def test_the_result_has_what_the_command_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("stable_baselines3")
-    monkeypatch.setattr(bench, "VALID_SESSIONS", 2)
-    monkeypatch.setattr(bench, "VALID_ORDERS", 40)
-    monkeypatch.setattr(bench, "design_in_fresh_process", lambda: {"quick design": "not run here"})
+    monkeypatch.setattr(ppo_contenders, "VALID_SESSIONS", 2)
+    monkeypatch.setattr(bench_ppo, "VALID_ORDERS", 40)
+    monkeypatch.setattr(
+        bench_ppo, "design_in_fresh_process", lambda: {"quick design": "not run here"}
+    )
     threads, said = torch.get_num_threads(), list[str]()
-    result: dict[str, Any] = bench.bench_ppo(seconds=1e-3, say=said.append)
+    result: dict[str, Any] = asdict(bench_ppo.bench_ppo(seconds=1e-3, say=said.append))
     assert set(result) == {"name", "unit", "value", "peers", "ratios", "detail"} and said
-    assert set(result["peers"]) == set(result["ratios"]) == set(bench.PEERS)
+    assert set(result["peers"]) == set(result["ratios"]) == set(bench_ppo.PEERS)
     assert result["value"] > 0 and all(value > 0 for value in result["peers"].values())
     detail = result["detail"]
     assert sum(
@@ -101,8 +104,8 @@ def test_the_result_has_what_the_command_promises(monkeypatch: pytest.MonkeyPatc
 def test_a_quick_design_is_trained_and_scored_in_both_worlds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bench, "VALID_SESSIONS", 2)
-    result = bench.quick_design(0, budget=0.01)
+    monkeypatch.setattr(ppo_contenders, "VALID_SESSIONS", 2)
+    result = ppo_design.quick_design(0, budget=0.01)
     assert {"wall seconds", "CPU seconds", "peak memory in MB"} < set(result)
     for world_name in ("static", "dynamic"):
         assert (
@@ -113,7 +116,7 @@ def test_a_quick_design_is_trained_and_scored_in_both_worlds(
 
 def test_without_sb3_ours_stands_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "stable_baselines3", None)
-    found = bench.contenders(synthetic_market(SyntheticConfig(symbols=6, sessions=2)))
+    found = bench_ppo.contenders(synthetic_market(SyntheticConfig(symbols=6, sessions=2)))
     assert set(found) == {"ours", "ours, same settings"}
-    bench.take_turns(found, seconds=1e-6)
+    ppo_contenders.take_turns(found, seconds=1e-6)
     assert all(len(one.rates) == 1 and one.cpu_seconds > 0 for one in found.values())
