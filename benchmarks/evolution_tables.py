@@ -17,11 +17,12 @@ import numpy as np
 
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, NAIVE
+from se_rl.records.settings import RunConfig
 from se_rl.report.design_rows import OverDefault
 from se_rl.scoring.comparison import compare
 from se_rl.scoring.final_test import OURS, STRONG
-from se_rl.scoring.ladder import LAST, SCREEN
 
+RUNGS = RunConfig().rungs
 Rows = Iterable[Sequence[str]]
 
 
@@ -239,7 +240,7 @@ def screened(place: Path) -> dict[int, list[float]]:
         scoring = OverDefault(archive)
         for one in archive.candidates():
             if one.operator not in (DEFAULT, NAIVE) and not one.twin:
-                score = scoring.by_rung(archive.evaluations(one.id)).get(SCREEN)
+                score = scoring.by_rung(archive.evaluations(one.id)).get(RUNGS.screen.index)
                 found.setdefault(one.iteration, []).extend([score["mean"]] if score else [])
     return found
 
@@ -279,17 +280,19 @@ def stopped(place: Path) -> list[dict[str, Any]]:
     with Archive.open(place / "archive.sqlite", read_only=True) as archive:
         scoring, rows = OverDefault(archive), []
         for name in [
-            e.payload["candidate"] for e in archive.events("dropped") if e.payload["rung"] == LAST
+            e.payload["candidate"]
+            for e in archive.events("dropped")
+            if e.payload["rung"] == RUNGS.last.index
         ]:
             made = archive.evaluations(name)
             scores = scoring.by_rung(made)
-            if LAST in scores:
+            if RUNGS.last.index in scores:
                 rungs = {str(rung): score["mean"] for rung, score in scores.items()}
-                seeds = [e.seed for e in made if e.rung == LAST and e.ok]
+                seeds = [e.seed for e in made if e.rung == RUNGS.last.index and e.ok]
                 own = {
                     "candidate": name,
                     "rungs": rungs,
-                    "ci95": scores[LAST]["ci95"],
+                    "ci95": scores[RUNGS.last.index]["ci95"],
                     "by_seed": seeds,
                     "by_world": {},
                 }

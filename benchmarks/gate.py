@@ -15,16 +15,17 @@ import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.executors.training_pool import TrainingJob
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id, key_of
+from se_rl.records.jobs import TrainingJob
+from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig, preset
 from se_rl.scoring.final_test import over
-from se_rl.scoring.ladder import LAST, SCREEN, SEARCH, Ladder
+from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.standing import Array
 
 TEST = 3
@@ -56,14 +57,9 @@ class PlantedTrainingPool:
         self.trainings = [0, 0, 0]
         self._kept: dict[str, Array] = {}
 
-    @property
-    def validation(self) -> PlantedTrainingPool:
-        """It examines, too."""
-        return self
-
-    def regimes(self, rung: int) -> dict[str, npt.NDArray[np.bool_]]:
+    def regimes(self, rung: Rung) -> dict[str, npt.NDArray[np.bool_]]:
         """Every other order is a calm one."""
-        calm = np.arange(self.world.days[rung] * self.world.orders_per_day) % 2 == 0
+        calm = np.arange(self.world.days[rung.index] * self.world.orders_per_day) % 2 == 0
         return {"calm": calm, "wild": ~calm}
 
     def evaluate(
@@ -71,9 +67,10 @@ class PlantedTrainingPool:
     ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
         """Each job, done."""
         for job in jobs:
-            self.trainings[job.rung] += 1
-            place = f"{job.candidate.id} {job.rung} {job.seed}"
-            yield job, Evaluation(job.candidate.id, job.rung, job.seed, "ok", arrays=place), False
+            rung = job.rung.index
+            self.trainings[rung] += 1
+            place = f"{job.candidate.id} {rung} {job.seed}"
+            yield job, Evaluation(job.candidate.id, rung, job.seed, "ok", arrays=place), False
 
     def arrays(self, evaluation: Evaluation) -> dict[str, Array]:
         """The scores per order of one training."""
@@ -83,7 +80,7 @@ class PlantedTrainingPool:
 
     def scores(self, name: str, rung: int, seed: int, *, block: int) -> dict[str, Array]:
         """What a design's training at a rung gets on a block of days; the first two rungs see the same days."""
-        block = max(block, SEARCH)
+        block = max(block, 1)
         luck = self.world.seed_sd * float(self._noise("luck", name, rung, seed, size=1)[0])
         level = self.effects[name][rung] + luck
         day = np.repeat(
@@ -147,39 +144,38 @@ def search_once(
         n, world=world, null=null, rng=np.random.default_rng(seed)
     )
     training_pool = PlantedTrainingPool(effects, seed=seed, world=world)
-    ladder = Ladder(
-        config, cast(Any, Journal()), cast(Any, training_pool), default, tell=lambda *_, **__: None
-    )
+    ladder = Ladder(config, Journal(), training_pool, default, on_event=lambda *_, **__: None)
     batch = config.parents * config.siblings
     for i in range(0, n, batch):
-        ladder.run(designs[i : i + batch], SCREEN, range(config.seeds[SCREEN]))
+        ladder.run(designs[i : i + batch], config.rungs.screen)
         ladder.promote([c.id for c in designs[i : i + batch]])
     champion = ladder.champion(ladder.finals())
-    shown, truth = (
-        _on_test_days(training_pool, champion, default.id, seeds=config.seeds[LAST]),
-        effects[champion][LAST],
-    )
-    work = sum(
-        done * each for done, each in zip(training_pool.trainings, config.rungs, strict=True)
-    )
-    is_default, best = champion == default.id, max(effect[LAST] for effect in effects.values())
+    last = config.rungs.last
+    shown = _on_test_days(training_pool, champion, default.id, rung=last)
+    truth = effects[champion][last.index]
+    trainings = zip(training_pool.trainings, config.rungs, strict=True)
+    work = sum(done * rung.work for done, rung in trainings)
+    is_default = champion == default.id
+    best = max(effect[last.index] for effect in effects.values())
     return {
         "success": float(not is_default and shown["ci95"][0] > 0.0),
         "default": float(is_default),
-        "valid": ladder.standings[champion, LAST].score - truth,
+        "valid": ladder.standings[champion, last.index].score - truth,
         "test": shown["mean"] - truth,
         "truth": truth,
         "regret": best - truth,
-        "regret_all": 0.0 if null else best - effects[_best_of_all(training_pool, config)][LAST],
-        "cost": work / ((n + 1) * config.seeds[LAST] * config.rungs[LAST]),
+        "regret_all": 0.0
+        if null
+        else best - effects[_best_of_all(training_pool, config)][last.index],
+        "cost": work / ((n + 1) * last.seeds * last.work),
     }
 
 
 def _on_test_days(
-    training_pool: PlantedTrainingPool, ours: str, theirs: str, *, seeds: int
+    training_pool: PlantedTrainingPool, ours: str, theirs: str, *, rung: Rung
 ) -> dict[str, Any]:
     mine, default = (
-        [training_pool.scores(name, LAST, seed, block=TEST) for seed in range(seeds)]
+        [training_pool.scores(name, rung.index, seed, block=TEST) for seed in range(rung.seeds)]
         for name in (ours, theirs)
     )
     day = mine[0]["static_day"].astype(np.int64)
@@ -192,8 +188,10 @@ def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
     """Whom one would choose after training every design at the last rung."""
 
     def level(name: str) -> float:
+        last = config.rungs.last
         runs = [
-            training_pool.scores(name, LAST, seed, block=LAST) for seed in range(config.seeds[LAST])
+            training_pool.scores(name, last.index, seed, block=last.index)
+            for seed in range(last.seeds)
         ]
         return sum(
             weight * float(np.mean([run[world] for run in runs]))

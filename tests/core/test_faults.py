@@ -21,12 +21,13 @@ from tiny_run import make_data, make_model, tiny_config
 
 from se_rl.config import ConfigError
 from se_rl.core import run
-from se_rl.executors.training_pool import TrainingJob, TrainingPool, array_bytes, training_bytes
+from se_rl.executors.training_pool import TrainingPool, array_bytes, training_bytes
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.main import main
 from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import Evaluation, key_of
+from se_rl.records.jobs import TrainingJob
 from se_rl.records.run_folder import RunFolder
 from se_rl.rl.policy_file import read_weights
 from se_rl.rl.sandboxed_training import TrainedDesign
@@ -47,7 +48,7 @@ class CheapTrainingPool(TrainingPool):
             yield job, self._made_up(job)
 
     def _made_up(self, job: TrainingJob) -> Evaluation:
-        rng = np.random.default_rng(int(key_of(job.candidate.id, job.rung, job.seed)[:8], 16))
+        rng = np.random.default_rng(int(key_of(job.candidate.id, job.rung.index, job.seed)[:8], 16))
         orders = len(self.validation.regimes(job.rung)["calm"])
         day = np.arange(orders) * 4.0 // orders
         arrays = {name: rng.normal(size=orders) for name in ("static", "static_total")} | {
@@ -68,7 +69,13 @@ class CheapTrainingPool(TrainingPool):
             name: float(values.mean()) for name, values in arrays.items() if name != "static_day"
         }
         made_up = Evaluation(
-            job.candidate.id, job.rung, job.seed, "ok", scores=scores, work=1.0, isolation="made up"
+            job.candidate.id,
+            job.rung.index,
+            job.seed,
+            "ok",
+            scores=scores,
+            work=1.0,
+            isolation="made up",
         )
         return replace(made_up, **files)
 

@@ -23,12 +23,12 @@ from se_rl.data.market_data import MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
-from se_rl.executors.training_pool import TrainingJob
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, design_id
+from se_rl.records.jobs import TrainingJob
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule
-from se_rl.scoring.validation import Seated, seats_of
+from se_rl.scoring.seating import Seated, seats_of
 
 MARKET = synthetic_market(SyntheticConfig(symbols=4, sessions=6))
 SCALES = FeatureScales.fit(MARKET)
@@ -37,7 +37,13 @@ DAY = len(MARKET.dates) - 2
 """The day that is executed."""
 
 
-class Reads:
+class Open:
+    """A policy with nothing to end."""
+
+    def close(self) -> None: ...
+
+
+class Reads(Open):
     """An actor with data of its own: its actions follow the close of one bar, `ahead` of the one that is traded in."""
 
     def __init__(self, data: MarketData, ahead: int, day: int, *, offset: bool = False) -> None:
@@ -92,7 +98,7 @@ def test_who_knows_tomorrow_is_caught(made: list[MarketData]) -> None:
     assert not blind(made, -1, day=DAY + 1)
 
 
-class Follows:
+class Follows(Open):
     """An actor that acts on all that it is shown."""
 
     def start(self, n: int, horizon: int) -> None: ...
@@ -135,7 +141,7 @@ def test_agents_that_talk_trade_in_the_same_bars(agents: int, horizon: int) -> N
 
 
 def test_who_sits_elsewhere_acts_for_the_same_order() -> None:
-    class Echo:
+    class Echo(Open):
         def start(self, n: int, horizon: int) -> None:
             self.n = n
 
@@ -211,7 +217,11 @@ def test_what_is_not_the_same_again_is_told(changes: dict[str, Any], equal: bool
             self, jobs: list[TrainingJob]
         ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
             for job in reversed(jobs):
-                yield job, replace(stored[job.rung], **(changes if job.rung else {})), False
+                yield (
+                    job,
+                    replace(stored[job.rung.index], **(changes if job.rung.index else {})),
+                    False,
+                )
 
     run: Any = SimpleNamespace(
         training_pool=TrainingPool(), config=RunConfig(worlds="dynamic"), say=said.append

@@ -30,7 +30,6 @@ from se_rl.modules.grammar import grammar
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation, ModelCall, design_id
 from se_rl.records.settings import RunConfig, preset
-from se_rl.scoring.ladder import LAST, SCREEN, SEARCH
 
 SMALL = gate.World(
     days=(6, 6, 6, 6), orders_per_day=4, episodes=12, own_sd=0.3, own_day_sd=0.0, seed_sd=0.05
@@ -140,12 +139,15 @@ class Shop(gate.PlantedTrainingPool):  # type: ignore[name-defined]
                 else 0.4 * bool(text)
             )
             self.effects[name] = (worth,) * 3
-            self.trained[name, job.rung] += 1
-            status, place = "failed" if "broken" in text else "ok", f"{name} {job.rung} {job.seed}"
+            self.trained[name, job.rung.index] += 1
+            status, place = (
+                "failed" if "broken" in text else "ok",
+                f"{name} {job.rung.index} {job.seed}",
+            )
             reason = "loss is not finite" if status == "failed" else ""
             made = Evaluation(
                 name,
-                job.rung,
+                job.rung.index,
                 job.seed,
                 status,
                 reason,
@@ -221,7 +223,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
             designers,
             kit,
             spent=lambda: bench.budget.spent(),
-            tell=lambda kind, payload, *, stored: events.append((kind, payload, stored)),
+            on_event=lambda kind, payload, *, stored: events.append((kind, payload, stored)),
         )
         bench = Bench(
             search, shop, script, Budget(config, archive, search, workers=1), events, outcomes, []
@@ -273,7 +275,7 @@ def test_the_gain_is_over_the_parent(start: Start) -> None:
     for brought in bench.brought:
         for one in brought["designs"]:
             own, parent = (
-                ladder.standings[name, SCREEN].score
+                ladder.standings[name, 0].score
                 for name in (one.candidate.id, one.candidate.parents[0])
             )
             assert brought["gains"][one.candidate.id] == pytest.approx(own - parent, abs=0.05)
@@ -326,7 +328,7 @@ def test_estimates(start: Start) -> None:
     bench.search.begin()
     c = bench.search.config
     planned = (
-        18 * c.rungs[SCREEN] + 7 * c.rungs[SEARCH] + 4 * c.rungs[LAST]
+        18 * c.rungs.screen.work + 7 * c.rungs.search.work + 4 * c.rungs.last.work
     )  # the default has had its screen
     assert bench.budget.estimate()["seconds"] == round(planned + 3.0 * 18)
     assert "18 designs" in bench.budget.estimate()["text"]
@@ -474,7 +476,7 @@ def test_arms_have_the_same_budget_and_do_what_they_say(start: Start, arm: Any) 
     assert bench.run() == "budget: 4 outer iterations"
     search, archive = bench.search, bench.search.archive
     trained = Counter(rung for (_, rung), n in bench.shop.trained.items() for _ in range(n))
-    assert search.counts()["proposed"] == 24 and trained == {SCREEN: 25, SEARCH: 9}
+    assert search.counts()["proposed"] == 24 and trained == {0: 25, 1: 9}
     made = [one.candidate for one in bench.designs]
     learns = arm == "full"
     assert bool(archive.adapters()) == learns == (ADAPTED in search.designers.arms)

@@ -22,7 +22,7 @@ from test_ladder import (
 
 from se_rl.records.entries import Candidate, Evaluation
 from se_rl.scoring.final_test import finalists_table, learning, over, seeds_of, selection, verdict
-from se_rl.scoring.ladder import LAST, SCREEN, Ladder
+from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.standing import SEED_SD
 from se_rl.scoring.statistics import clustered_mean
 
@@ -31,7 +31,7 @@ CHAMPION = Candidate("abc", {}, "tweak")
 
 def screened(effects: dict[str, Any], **how: Any) -> Ladder:
     ladder, _ = ladder_of(TrainingPool(effects, **how))
-    ladder.run(designs(effects), SCREEN, [0])
+    ladder.run(designs(effects), CONFIG.rungs.screen, [0])
     return ladder
 
 
@@ -47,7 +47,7 @@ def test_spa_is_large_where_nothing_is_better_and_small_where_something_is() -> 
 
 def test_the_hurdle_is_what_the_best_of_so_many_worthless_ones_would_show() -> None:
     ladder = screened({"a": (1.0,) * 3})
-    found, standing = selection(ladder, "a", proposed=50), ladder.standings["a", SCREEN]
+    found, standing = selection(ladder, "a", proposed=50), ladder.standings["a", 0]
     top = (1 - 0.5772156649) * ndtri(1 - 1 / 50) + 0.5772156649 * ndtri(1 - 1 / (50 * math.e))
     assert found["hurdle_bps"] == pytest.approx(standing.se * top) and top == pytest.approx(
         2.28, abs=0.01
@@ -68,16 +68,16 @@ def test_a_design_that_does_what_the_default_does_is_no_evidence() -> None:
         for effects in ({"a": (-1.0,) * 3}, {"a": (-1.0,) * 3, "copy": (0.0,) * 3}):
             ladder, _ = ladder_of(training_pool := Copy(effects))
             training_pool.seed = seed
-            ladder.run(designs(effects), SCREEN, [0])
+            ladder.run(designs(effects), CONFIG.rungs.screen, [0])
             values.append(selection(ladder, DEFAULT_DESIGN.id, proposed=2)["spa_p_over_default"])
         assert values[0] == values[1] > 0.3
     ladder, _ = ladder_of(Copy({"copy": (0.0,) * 3}))
-    ladder.run(designs({"copy": 0}), SCREEN, [0])
+    ladder.run(designs({"copy": 0}), CONFIG.rungs.screen, [0])
     assert selection(ladder, DEFAULT_DESIGN.id, proposed=1)["spa_p_over_default"] == 1.0
 
 
 def test_selection_without_history_or_scores() -> None:
-    ladder = screened({"a": (0.0,) * 3}, fails=[("a", SCREEN, 0)])
+    ladder = screened({"a": (0.0,) * 3}, fails=[("a", 0, 0)])
     found = selection(ladder, DEFAULT_DESIGN.id, proposed=1)
     assert found["scored"] == 0 and math.isnan(found["spa_p_over_default"])
 
@@ -89,7 +89,7 @@ def test_selection_without_history_or_scores() -> None:
             return {}
 
     ladder, _ = ladder_of(Simulated({"a": (1.0,) * 3}), replace(CONFIG, worlds="dynamic"))
-    ladder.run(designs({"a": 0}), SCREEN, [0])
+    ladder.run(designs({"a": 0}), CONFIG.rungs.screen, [0])
     assert selection(ladder, "a", proposed=1)["scored"] == 0 and ladder.leader() == "a"
 
 
@@ -188,10 +188,10 @@ def test_finalists_and_how_they_learnt() -> None:
     rows = {row["candidate"]: row for row in finalists_table(ladder, finalists)}
     assert set(rows) == {"good", "slow"}
     for name, row in rows.items():
-        last = ladder.standings[name, LAST]
+        last = ladder.standings[name, CONFIG.rungs.last.index]
         assert (row["score"], row["se"], row["ci95"]) == (last.score, last.se, list(last.ci95))
         assert row["rungs"] == {str(rung): ladder.standings[name, rung].score for rung in range(3)}
-        assert len(row["by_seed"]) == CONFIG.seeds[LAST] and set(row["by_world"]) == {
+        assert len(row["by_seed"]) == CONFIG.rungs.last.seeds and set(row["by_world"]) == {
             "static",
             "dynamic",
         }
@@ -208,7 +208,7 @@ def test_finalists_and_how_they_learnt() -> None:
                 e, scores={name: float(arrays[name].mean()) for name in ("static", "dynamic")}
             )
     found = learning(ladder, "slow")
-    assert found["work"] == list(CONFIG.rungs)
+    assert found["work"] == [rung.work for rung in CONFIG.rungs]
     weights = CONFIG.weights
     for rung in range(3):
         for who, name in (("best", "slow"), ("default", DEFAULT_DESIGN.id)):
@@ -217,11 +217,14 @@ def test_finalists_and_how_they_learnt() -> None:
             assert found[who][rung] == pytest.approx(wanted)
     gained = [best - default for best, default in zip(found["best"], found["default"], strict=True)]
     assert gained == pytest.approx([ladder.standings["slow", rung].score for rung in range(3)])
-    assert learning(ladder, "none")["work"] == [CONFIG.rungs[0]] and set(EFFECTS) >= {"none"}
+    assert learning(ladder, "none")["work"] == [CONFIG.rungs.screen.work] and set(EFFECTS) >= {
+        "none"
+    }
 
 
 def test_training_seeds_that_count() -> None:
     made = {2: "ok", 0: "ok", 1: "failed"}
-    assert seeds_of(
-        {seed: Evaluation("a", LAST, seed, status) for seed, status in made.items()}
-    ) == [0, 2]
+    assert seeds_of({seed: Evaluation("a", 2, seed, status) for seed, status in made.items()}) == [
+        0,
+        2,
+    ]

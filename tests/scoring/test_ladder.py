@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 
+from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, design_id
 from se_rl.records.settings import RunConfig, preset
-from se_rl.scoring.ladder import LAST, SCREEN, SEARCH, Ladder
+from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.standing import SEED_SD, pooled_seed_sd
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -23,6 +24,7 @@ sys.path.append(str(REPOSITORY / "benchmarks"))
 gate = import_module("gate")
 
 CONFIG = preset("quick", promoted=3, finalists=2, seeds=(1, 2, 3))
+SCREEN, SEARCH, LAST = (rung.index for rung in CONFIG.rungs)
 DEFAULT_DESIGN = Candidate(design_id({}), {}, DEFAULT)
 
 
@@ -43,7 +45,7 @@ class TrainingPool(gate.PlantedTrainingPool):  # type: ignore[name-defined]
             else np.random.default_rng(self.shuffle).permutation(len(jobs))
         )
         for job, evaluation, stored in super().evaluate([jobs[i] for i in order]):
-            place = (job.candidate.id, job.rung, job.seed)
+            place = (job.candidate.id, job.rung.index, job.seed)
             self.done.append(place)
             failed = replace(evaluation, status="failed", reason=f"seed {job.seed} broke")
             yield job, failed if place in self.fails else evaluation, stored
@@ -57,9 +59,12 @@ def ladder_of(
     training_pool: TrainingPool, config: RunConfig = CONFIG
 ) -> tuple[Ladder, list[tuple[str, Any]]]:
     events: list[tuple[str, Any]] = []
-    archive = cast(Any, gate.Journal())
-    tell = lambda kind, payload, *, stored: events.append((kind, payload))  # noqa: E731
-    return Ladder(config, archive, cast(Any, training_pool), DEFAULT_DESIGN, tell=tell), events
+
+    def on_event(kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
+        events.append((kind, payload))
+
+    ladder = Ladder(config, gate.Journal(), training_pool, DEFAULT_DESIGN, on_event=on_event)
+    return ladder, events
 
 
 EFFECTS = {
@@ -76,7 +81,7 @@ def climbed(
 ) -> tuple[Ladder, TrainingPool, list[tuple[str, Any]], list[str]]:
     training_pool = TrainingPool(EFFECTS, **how)
     ladder, events = ladder_of(training_pool, config)
-    ladder.run(designs(EFFECTS), SCREEN, range(config.seeds[SCREEN]))
+    ladder.run(designs(EFFECTS), config.rungs.screen)
     ladder.promote(list(EFFECTS))
     return ladder, training_pool, events, ladder.finals()
 
@@ -120,11 +125,47 @@ def test_gains_are_over_the_parent() -> None:
     ladder, events = ladder_of(training_pool)
     child = Candidate("b", {}, "tweak", ("a",))
     assert ladder.gain(child) is None
-    ladder.run([Candidate("a", {}, "draft", (DEFAULT_DESIGN.id,))], SCREEN, [0])
-    ladder.run([child], SCREEN, [0])
+    ladder.run([Candidate("a", {}, "draft", (DEFAULT_DESIGN.id,))], CONFIG.rungs.screen, [0])
+    ladder.run([child], CONFIG.rungs.screen, [0])
     a, b = (ladder.standings[name, SCREEN].score for name in "ab")
-    assert ladder.gain(child) == pytest.approx(b - a) == dict(events[-1][1])["gain"]
+    readings = [payload for kind, payload in events if kind == "evaluated"]
+    assert ladder.gain(child) == pytest.approx(b - a) == readings[-1]["gain"]
     assert ladder.longest("b") is ladder.standings["b", SCREEN] and ladder.longest("c") is None
+
+
+def test_a_standing_is_stored_once_and_again_when_it_changed(tmp_path: Path) -> None:
+    """What people read is what the search goes by: score, error and gain, of the latest comparison."""
+    config = replace(CONFIG, seeds=(2, 2, 3))
+    training_pool = TrainingPool({"a": (1.0,) * 3, "b": (1.5,) * 3})
+    parent = Candidate("a", {"reward": "a"}, "draft", (DEFAULT_DESIGN.id,))
+    child = Candidate("b", {"reward": "b"}, "tweak", ("a",))
+    told: list[tuple[str, bool]] = []
+
+    def on_event(kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
+        if kind == "standing":
+            told.append((payload["candidate"], stored))
+
+    with Archive.open(tmp_path / "archive.sqlite") as archive:
+        for again in (False, True):
+            ladder = Ladder(config, archive, training_pool, DEFAULT_DESIGN, on_event=on_event)
+            ladder.run([parent], config.rungs.screen)
+            first = ladder.stored_standing("a", config.rungs.screen)
+            ladder.run([child], config.rungs.screen)
+            names = [DEFAULT_DESIGN.id, "a", DEFAULT_DESIGN.id, "a", "b"]
+            # the default stands at 0 for certain, so it never changes; a's error is pooled with b's seeds
+            stored = [again, again, True, again, again]
+            assert told == list(zip(names, stored, strict=True))
+            told.clear()
+        standings = archive.standings()
+    assert set(standings) == {(DEFAULT_DESIGN.id, 0), ("a", 0), ("b", 0)}
+    default, a, b = (standings[name, 0] for name in (DEFAULT_DESIGN.id, "a", "b"))
+    assert (default.score, default.se, default.gain) == (0.0, 0.0, None)
+    assert a != first and a.score == first.score and a.se != first.se
+    own = ladder.standings["b", 0]
+    assert (b.score, b.se, b.ci95, b.by_seed) == (own.score, own.se, own.ci95, own.by_seed)
+    assert b.seeds == 2 and dict(b.by_world) == dict(own.by_world)
+    assert a.gain == a.score and a.gain_se == pytest.approx(a.se)  # its parent is the default
+    assert b.gain == ladder.gain(child) and b.gain_se is not None and 0.0 < b.gain_se < 2 * b.se
 
 
 def test_the_order_of_completion_changes_nothing() -> None:
@@ -148,7 +189,7 @@ def test_futility_stops_a_finalist_and_success_never_does() -> None:
     effects = {"good": (3.0,) * 3, "fades": (2.5, 2.5, -2.0)}
     config = replace(CONFIG, seeds=(1, 2, 5))
     ladder, events = ladder_of(training_pool := TrainingPool(effects), config)
-    ladder.run(designs(effects), SCREEN, range(1))
+    ladder.run(designs(effects), CONFIG.rungs.screen, range(1))
     ladder.promote(list(effects))
     finalists = ladder.finals()
     assert finalists == ["good"] and ladder.champion(finalists) == "good"
@@ -193,7 +234,7 @@ def test_scores_that_cannot_be_compared_are_a_failure() -> None:
 
     ladder, _ = ladder_of(Void({"a": (9.0,) * 3, "b": (1.0,) * 3}))
     with pytest.warns(RuntimeWarning):
-        ladder.run(designs({"a": 0, "b": 0}), SCREEN, [0])
+        ladder.run(designs({"a": 0, "b": 0}), CONFIG.rungs.screen, [0])
     assert ladder.failures == {"a": "too few of its orders can be compared"}
     assert set(ladder.ranking()) == {"b"}
 
@@ -201,7 +242,7 @@ def test_scores_that_cannot_be_compared_are_a_failure() -> None:
 def test_extra_designs_are_trained_at_the_last_rung_but_cannot_win() -> None:
     effects = {**EFFECTS, "extra": (9.0,) * 3}
     ladder, _ = ladder_of(TrainingPool(effects))
-    ladder.run(designs(EFFECTS), SCREEN, range(1))
+    ladder.run(designs(EFFECTS), CONFIG.rungs.screen, range(1))
     ladder.promote(list(EFFECTS))
     finalists = ladder.finals([Candidate("extra", {}, "naive default")])
     assert "extra" not in finalists and ladder.standings["extra", LAST].score > 8.0

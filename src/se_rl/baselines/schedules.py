@@ -9,13 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.environments.task import SELL, Orders
+from se_rl.scoring.order_scores import twap_weights as twap
 
 Array = npt.NDArray[np.float64]
-
-
-def twap(orders: Orders) -> Array:
-    """Every bar of the window equally."""
-    return np.full((len(orders), orders.horizon), 1.0 / orders.horizon)
 
 
 def vwap(orders: Orders, volume_share: Array) -> Array:

@@ -13,7 +13,6 @@ from se_rl.core.search import Search
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation
 from se_rl.records.settings import RunConfig
-from se_rl.scoring.ladder import LAST, SCREEN, SEARCH
 
 SECONDS_PER_DESIGN = 3.0
 """What the model takes to write one design, and its share of learning, roughly."""
@@ -71,14 +70,12 @@ class Budget:
         if not done:
             return 0.0
         c = self.config
-        made = {rung: sum(e.rung == rung for e in done) for rung in (SCREEN, SEARCH, LAST)}
         batches = c.budget_designs / (c.parents * c.siblings)
-        planned = {
-            SCREEN: (c.budget_designs + 1) * c.seeds[SCREEN],
-            SEARCH: (batches * c.promoted + 1) * c.seeds[SEARCH],
-            LAST: (c.finalists + 2) * c.seeds[LAST],
-        }
-        work = sum(max(0.0, planned[rung] - made[rung]) * c.rungs[rung] for rung in planned)
+        designs = (c.budget_designs + 1, batches * c.promoted + 1, c.finalists + 2)  # [rung]
+        work = 0.0
+        for rung, planned in zip(c.rungs, designs, strict=True):
+            made = sum(e.rung == rung.index for e in done)
+            work += max(0.0, planned * rung.seeds - made) * rung.work
         per_work = sum(e.seconds for e in done) / sum(e.work for e in done)
         writing = (
             0.0

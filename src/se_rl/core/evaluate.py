@@ -26,7 +26,7 @@ from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
 from se_rl.scoring.checks import bound_checks, identity_checks, require
 from se_rl.scoring.execution import Actor, execute
 from se_rl.scoring.order_scores import Score
-from se_rl.scoring.validation import Seated, seats_of
+from se_rl.scoring.seating import Seated, seats_of
 
 POLICY = "*.policy"
 

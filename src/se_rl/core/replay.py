@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +22,14 @@ from se_rl.data.market_data import MarketData
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes
-from se_rl.executors.training_pool import TrainingJob
 from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, design_id
+from se_rl.records.jobs import TrainingJob
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import Actor, execute
-from se_rl.scoring.ladder import SCREEN, SEARCH
+from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.validation import Open, opened
 
 Say = Callable[[str], None]
@@ -85,8 +85,8 @@ def _again(run: Run, candidate: Candidate, stored: Sequence[Evaluation]) -> dict
     """One design's trainings once more, each beside what stands in the record."""
     training_pool, rows = run.training_pool, []
     run.say(f"training {candidate.id} again, {len(stored)} times")
-    jobs = [TrainingJob(candidate, e.rung, e.seed) for e in stored]
-    again = {(job.rung, job.seed): e for job, e, _ in training_pool.evaluate(jobs)}
+    jobs = [TrainingJob(candidate, run.config.rungs[e.rung], e.seed) for e in stored]
+    again = {(job.rung.index, job.seed): e for job, e, _ in training_pool.evaluate(jobs)}
     for e in stored:
         new, blind = again[e.rung, e.seed], None
         same = (new.arrays, new.policy, new.status) == (e.arrays, e.policy, e.status)
@@ -141,19 +141,24 @@ def score_by_hand(
                 )
         candidate = Candidate(design_id(hashes(sources)), hashes(sources), "by hand")
         archive.add_candidate(candidate, sources)
-        ladder = run.search.ladder
-        say("training")
-        for rung in (SCREEN, SEARCH):
-            ladder.run([ladder.default, candidate], rung, range(config.seeds[rung]))
-        others = {e.candidate for e in archive.evaluations() if e.rung == SEARCH and e.ok} - {
-            candidate.id,
-            ladder.default.id,
-        }
-        ladder.run(
-            [archive.candidate(name) for name in sorted(others)],
-            SEARCH,
-            range(config.seeds[SEARCH]),
+        search = config.rungs.search
+        ladder = Ladder(  # the run's own standings stay as they are
+            config,
+            archive,
+            run.training_pool,
+            run.search.default,
+            on_event=lambda *_, **__: None,
+            stores=False,
         )
+        say("training")
+        for rung in (config.rungs.screen, search):
+            ladder.run([candidate], rung)
+        done = [e for e in archive.evaluations() if e.rung == search.index and e.ok]
+        others = {e.candidate for e in done} - {candidate.id, ladder.default.id}
+        ladder.run([archive.candidate(name) for name in sorted(others)], search)
+        if (candidate.id, search.index) in ladder.standings:
+            one = ladder.stored_standing(candidate.id, search)
+            archive.append("standing", one.key, asdict(one))
         rows = [
             {
                 "design": s.candidate,
@@ -163,7 +168,7 @@ def score_by_hand(
                 "by_world": dict(s.by_world),
             }
             for (name, rung), s in sorted(ladder.standings.items(), key=lambda item: -item[1].score)
-            if rung == SEARCH and name != ladder.default.id
+            if rung == search.index and name != ladder.default.id
         ]
         place_of = next(
             (i + 1 for i, row in enumerate(rows) if row["design"] == candidate.id), None
@@ -216,7 +221,7 @@ class _Watched:
         return ratio, offset
 
     def close(self) -> None:
-        getattr(self._inner, "close", lambda: None)()
+        self._inner.close()
 
 
 def _shuffled(data: MarketData, day: int, bar: int, *, rng: np.random.Generator) -> MarketData:
@@ -268,9 +273,9 @@ def _read(path: Path) -> str:
 def accepted(place: Path, *, rung: int | None = None) -> list[str]:
     """The designs of a run that were worth a longer training, and the default; with `rung` those that were trained there."""
     with ExitStack() as stack:
-        _, archive, _ = _opened(stack, place, read_only=True)
+        _, archive, config = _opened(stack, place, read_only=True)
         done = archive.evaluations()
-    worth = {e.candidate for e in done if e.ok and e.rung >= SEARCH}
+    worth = {e.candidate for e in done if e.ok and e.rung >= config.rungs.search.index}
     found = list(
         dict.fromkeys(e.candidate for e in done if e.candidate in worth and rung in (None, e.rung))
     )

@@ -40,7 +40,7 @@ from se_rl.llm.high_level_enhancement import (
 )
 from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement
 from se_rl.records.archive import Archive
-from se_rl.records.entries import NAIVE, Candidate, design_id, key_of
+from se_rl.records.entries import NAIVE, Candidate, EventListener, design_id, key_of
 from se_rl.records.files import to_json, write_text
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.settings import RunConfig
@@ -50,7 +50,6 @@ from se_rl.rl.training_worlds import dynamic_world
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.scoring import final_test
 from se_rl.scoring.execution import ConstantSchedule
-from se_rl.scoring.ladder import LAST, SCREEN, SEARCH, Tell
 from se_rl.scoring.validation import Validation
 
 NAIVE_REWARD = "def reward(step):\n    return step.traded_share * (step.fill_price - 1.0)\n"
@@ -65,7 +64,7 @@ class Run:
         folder: RunFolder,
         archive: Archive,
         *,
-        tell: Tell = lambda *_, **__: None,
+        tell: EventListener = lambda *_, **__: None,
         say: Callable[[str], None] = lambda _: None,
         left: Callable[[float], None] = lambda _: None,
         workers: int | None = None,
@@ -121,7 +120,7 @@ class Run:
             self.training_pool,
             self.designers,
             make_kit(config),
-            tell=self._told,
+            on_event=self._told,
             spent=lambda: self.budget.spent(),
         )
         self.budget = Budget(config, archive, self.search, workers=self.workers)
@@ -246,7 +245,10 @@ class Run:
         key = key_of("execution", name)
         if self.archive.find(key) is None:
             ladder = self.search.ladder
-            by_rung = (ladder.evaluations.get((name, rung), {}) for rung in (LAST, SEARCH, SCREEN))
+            by_rung = (
+                ladder.evaluations.get((name, rung.index), {})
+                for rung in reversed(self.config.rungs)
+            )
             trained = next(
                 (e for by_seed in by_rung for _, e in sorted(by_seed.items()) if e.ok), None
             )
@@ -323,7 +325,7 @@ class Run:
             "selection": selected,
             "finalists": final_test.finalists_table(ladder, finalists),
             "learning": final_test.learning(ladder, champion),
-            "seeds": {"search": config.seed, "trainings": list(range(config.seeds[LAST]))},
+            "seeds": {"search": config.seed, "trainings": list(range(config.rungs.last.seeds))},
             "isolation": self.isolation(),
             "llm": {"name": config.designer, "adapter": self.designers.adapter or "", **cost},
             "data": self.facts | {"test_days": table["days"], "orders": table["orders"]},
@@ -343,7 +345,7 @@ class Run:
 
     def _policies(self, name: str) -> list[Any]:
         """The policies of a design's last rung, one per training seed."""
-        by_seed = self.search.ladder.evaluations.get((name, LAST), {})
+        by_seed = self.search.ladder.evaluations.get((name, self.config.rungs.last.index), {})
         candidate = self.search.ladder.climbed[name]
         return [
             self.training_pool.opened(self.training_pool.policy(candidate, by_seed[s]))
@@ -363,9 +365,8 @@ class Run:
         """The best design's policy of the first training seed, for `se-rl evaluate`: seeds are not chosen."""
         from se_rl.rl.policy_file import save_locked
 
-        evaluation = next(
-            e for _, e in sorted(self.search.ladder.evaluations[name, LAST].items()) if e.ok
-        )
+        by_seed = self.search.ladder.evaluations[name, self.config.rungs.last.index]
+        evaluation = next(e for _, e in sorted(by_seed.items()) if e.ok)
         candidate = self.search.ladder.climbed[name]
         trained = self.training_pool.policy(candidate, evaluation)
         facts = {

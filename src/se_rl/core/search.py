@@ -24,9 +24,16 @@ from se_rl.llm.high_level_enhancement import Tried
 from se_rl.llm.low_level_enhancement import DesignOutcome
 from se_rl.llm.prompts import module_text
 from se_rl.records.archive import Archive
-from se_rl.records.entries import DEFAULT, Candidate, Instruction, design_id, key_of
+from se_rl.records.entries import (
+    DEFAULT,
+    Candidate,
+    EventListener,
+    Instruction,
+    design_id,
+    key_of,
+)
 from se_rl.records.settings import RunConfig
-from se_rl.scoring.ladder import SCREEN, Ladder, Tell
+from se_rl.scoring.ladder import Ladder
 
 FAILURE_REWARD = -0.3
 """What the bandit books for a design that gave no score or was none of its own, bps."""
@@ -35,7 +42,7 @@ PLATEAU = 3
 
 
 class Search:
-    """Designs, how they stand, and what was learnt from them; `tell` hears every event, `spent` says what ran out."""
+    """Designs, how they stand, and what was learnt from them; `on_event` hears every event, `spent` says what ran out."""
 
     def __init__(
         self,
@@ -45,19 +52,20 @@ class Search:
         designers: Designers,
         kit: DualLevelEnhancementKit,
         *,
-        tell: Tell = lambda *_, **__: None,
+        on_event: EventListener = lambda *_, **__: None,
         spent: Callable[[], str] = lambda: "",
     ) -> None:
-        self.config, self.archive, self.designers, self.kit, self.tell, self._spent = (
+        self.config, self.archive, self.designers, self.kit, self.on_event, self._spent = (
             config,
             archive,
             designers,
             kit,
-            tell,
+            on_event,
             spent,
         )
         self.default = Candidate(design_id({}), {}, DEFAULT)
-        self.ladder = Ladder(config, archive, training_pool, self.default, tell=tell)
+        self.ladder = Ladder(config, archive, training_pool, self.default, on_event=on_event)
+        self._screen = config.rungs.screen.index
         self.known: dict[str, Candidate] = {}
         self.sources: dict[str, Mapping[str, str]] = {}
         self.instructions: dict[str, Instruction] = {}
@@ -72,7 +80,7 @@ class Search:
     def begin(self) -> None:
         """The default design is the first to be trained: all others are held against it."""
         self._record(Proposed(self.default, {}, {}))
-        self.ladder.run([self.default], SCREEN, range(self.config.seeds[SCREEN]))
+        self.ladder.run([self.default], self.config.rungs.screen)
         if self.default.id in self.ladder.failures:
             raise ConfigError(
                 f"the default design gave no score ({self.ladder.failures[self.default.id]}); run se-rl doctor"
@@ -90,7 +98,7 @@ class Search:
     def train(self, designs: Sequence[Proposed]) -> list[str]:
         """Step 2: the inner loop for each new design, short for all and longer for the promising ones."""
         new = [self.known[one.candidate.id] for one in designs if one.trainable]
-        self.ladder.run(new, SCREEN, range(self.config.seeds[SCREEN]))
+        self.ladder.run(new, self.config.rungs.screen)
         return self.ladder.promote([c.id for c in new])
 
     def evaluate(self, designs: Sequence[Proposed]) -> dict[str, float]:
@@ -142,7 +150,7 @@ class Search:
         """Designs proposed: each was scored, failed (refused, or no score came of it) or repeated; valid: not refused."""
         others = [c for c in self.known.values() if c.id != self.default.id]
         valid = sum(not c.reason for c in others)
-        scored = sum((c.id, SCREEN) in self.ladder.standings for c in others)
+        scored = sum((c.id, self._screen) in self.ladder.standings for c in others)
         return {
             "proposed": self.proposed,
             "valid": valid,
@@ -201,7 +209,7 @@ class Search:
 
     def _donors(self, parent: Candidate, module: str) -> list[Candidate]:
         """Scored designs whose version of a module makes a new design of the parent, the latest of each version."""
-        scored = (self.known[name] for name, rung in self.ladder.standings if rung == SCREEN)
+        scored = (self.known[name] for name, rung in self.ladder.standings if rung == self._screen)
         versions = {c.modules[module]: c for c in scored if module in c.modules}
         return [
             c
@@ -228,7 +236,7 @@ class Search:
         )
         tried = self._failures(arm["module"]) if arm["operator"] == "repair" else []
         failed = tried[int(rng.integers(len(tried)))] if tried else None
-        at = self.ladder.standings.get((parent.id, SCREEN))
+        at = self.ladder.standings.get((parent.id, self._screen))
         shown = 2 if self.designers.constrained else 6  # what a prompt has room for
         history = self.kit.history(arm["module"], shown) if self.config.evolves else []
         return Plan(
@@ -247,7 +255,7 @@ class Search:
         """What one answer of the model came to; a repeat gained what its twin did, and is no new try."""
         assert one.proposal is not None
         candidate = one.candidate
-        standing = self.ladder.standings.get((candidate.id, SCREEN))
+        standing = self.ladder.standings.get((candidate.id, self._screen))
         score = standing.score if standing else float("nan")
         gain = gains.get(candidate.id, self.ladder.gain(candidate))
         reason = candidate.reason or self.ladder.failures.get(candidate.id, "")
@@ -293,7 +301,7 @@ class Search:
         call, _ = self.designers.call_of(one.proposal) if one.proposal else ("", 0)
         candidate = replace(candidate, prompt=prompt, call=call)
         self.known[candidate.id], self.sources[candidate.id] = candidate, one.sources
-        self.tell(
+        self.on_event(
             "proposed",
             asdict(candidate),
             stored=not self.archive.add_candidate(candidate, one.sources),
@@ -303,11 +311,11 @@ class Search:
     def _know(self, instruction: Instruction) -> Instruction:
         self.instructions[instruction.id] = instruction
         stored = not self.archive.add_instruction(instruction)
-        self.tell("instruction", asdict(instruction), stored=stored)
+        self.on_event("instruction", asdict(instruction), stored=stored)
         return instruction
 
     def _event(self, kind: str, key: str, payload: Mapping[str, Any]) -> None:
-        self.tell(kind, payload, stored=not self.archive.append(kind, key, payload))
+        self.on_event(kind, payload, stored=not self.archive.append(kind, key, payload))
 
     def _rng(self, *place: int) -> np.random.Generator:
         """Chance of this search's own: a spawn key shares nothing with seeds that are lists, as the kit's are."""

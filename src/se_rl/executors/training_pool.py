@@ -24,6 +24,8 @@ from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, key_of
+from se_rl.records.jobs import TrainingJob
+from se_rl.records.rungs import Rung
 from se_rl.records.schema import AGAIN
 from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
@@ -33,7 +35,7 @@ from se_rl.rl.trainer import TrainConfig
 from se_rl.rl.training_worlds import TrainingWorldsConfig
 from se_rl.sandbox.calls import Call
 from se_rl.sandbox.lockdown import SandboxError
-from se_rl.scoring.standing import Array
+from se_rl.scoring.standing import Array, Regimes
 from se_rl.scoring.validation import Open, Validation
 
 T = TypeVar("T")
@@ -41,15 +43,6 @@ ATTEMPTS = 3
 """How often a training is tried where its process was killed from outside."""
 SECONDS_PER_WORK, SECONDS = 60.0, 120.0
 """A training's deadline: so much per work unit and so much more. Generous: a busy machine must not change a score."""
-
-
-@dataclass(frozen=True)
-class TrainingJob:
-    """One training and its scoring."""
-
-    candidate: Candidate
-    rung: int
-    seed: int
 
 
 @dataclass(frozen=True)
@@ -171,14 +164,14 @@ class TrainingPool:
         train = to_dict(train_config(config, job.rung))
         panel = [
             config.horizon,
-            config.episodes[job.rung],
+            job.rung.episodes,
             config.worlds,
             config.participation,
             config.dynamic_horizon,
         ]
         modules = sorted(job.candidate.modules.items())
         return key_of(
-            modules, job.rung, job.seed, to_dict(self.ground), train, panel, self._data_hash
+            modules, job.rung.index, job.seed, to_dict(self.ground), train, panel, self._data_hash
         )
 
     def evaluate(
@@ -195,6 +188,10 @@ class TrainingPool:
         for job, evaluation in self._train(waiting):
             self.archive.add_evaluation(evaluation, key=self.key(job))
             yield job, evaluation, False
+
+    def regimes(self, rung: Rung) -> Regimes:
+        """Which pairs of orders belong to which regime."""
+        return self.validation.regimes(rung)
 
     def arrays(self, evaluation: Evaluation) -> dict[str, Array]:
         """The scores of an evaluation per pair of orders."""
@@ -254,10 +251,10 @@ class TrainingPool:
             yield done.job, self._scored(done.job, trained, done.attempt)
 
     def _start(self, job: TrainingJob, attempt: int) -> Underway:
-        sources, work = self.archive.sources(job.candidate), self.config.rungs[job.rung]
+        sources = self.archive.sources(job.candidate)
         how: dict[str, Any] = {
             "config": train_config(self.config, job.rung),
-            "seconds": SECONDS + SECONDS_PER_WORK * work,
+            "seconds": SECONDS + SECONDS_PER_WORK * job.rung.work,
         }
         call = self.patiently(
             lambda: self.trainer.start(
@@ -270,7 +267,7 @@ class TrainingPool:
         """Examine a finished training."""
         base = Evaluation(
             job.candidate.id,
-            job.rung,
+            job.rung.index,
             job.seed,
             "failed",
             trained.reason or "",
@@ -339,10 +336,10 @@ def mean(values: Array) -> float:
     return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
-def train_config(config: RunConfig, rung: int) -> TrainConfig:
+def train_config(config: RunConfig, rung: Rung) -> TrainConfig:
     """How designs of a run are trained at a rung."""
     return TrainConfig(
-        budget=config.rungs[rung],
+        budget=rung.work,
         gamma=config.gamma,
         learning_rate=config.learning_rate,
         gae_lambda=config.gae_lambda,

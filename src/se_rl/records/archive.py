@@ -23,6 +23,7 @@ from se_rl.records.entries import (
     Event,
     Instruction,
     ModelCall,
+    StoredStanding,
     key_of,
     sha256,
 )
@@ -221,6 +222,14 @@ class Archive:
         """All evaluations in the order they were stored, or those of one design."""
         wanted = [] if candidate is None else [EVALUATION.c.candidate == candidate]
         return self._records(Evaluation, EVALUATION, *wanted)
+
+    def standings(self) -> dict[tuple[str, int], StoredStanding]:
+        """How each design stands at each rung, by (candidate, rung): the latest of every standing stored."""
+        found: dict[tuple[str, int], StoredStanding] = {}
+        for event in self.events("standing"):
+            one = StoredStanding(**{name: _frozen(v) for name, v in event.payload.items()})
+            found[one.candidate, one.rung] = one
+        return found
 
     def instructions(self) -> list[Instruction]:
         """All instructions in order."""

@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 DEFAULT = "default"
 """The operator of the design that every run starts from."""
@@ -91,6 +91,32 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
+class StoredStanding:
+    """How a design stands over the default at one rung, in bps: the one place where a score and its error are stored.
+
+    `se` holds the errors of orders and of training seeds, `ci95` is its normal interval, `seeds` counts the trainings.
+    `gain` is the score less the first parent's at the same rung, `gain_se` its error on the same orders and seeds; both
+    are None where the parent does not stand there. The default itself stands at 0 for certain.
+    """
+
+    candidate: str
+    rung: int
+    seeds: int
+    score: float
+    se: float
+    ci95: tuple[float, float]
+    by_seed: tuple[float, ...]
+    by_world: Mapping[str, float]
+    gain: float | None = None
+    gain_se: float | None = None
+
+    @property
+    def key(self) -> str:
+        """The key of its event: a standing that changed is a new event, the same one is stored once."""
+        return key_of("standing", vars(self))
+
+
+@dataclass(frozen=True)
 class ModelCall:
     """One request to a language model, answered: the answers are a blob, so that a resumed run need not ask again."""
 
@@ -137,3 +163,9 @@ class Event:
     kind: str
     key: str
     payload: Mapping[str, Any]
+
+
+class EventListener(Protocol):
+    """Called with every event; `stored` says that it stood in the archive already."""
+
+    def __call__(self, kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None: ...

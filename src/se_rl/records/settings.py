@@ -8,6 +8,7 @@ from sys import float_info
 from typing import Any, Literal
 
 from se_rl.config import ConfigError, option, settings
+from se_rl.records.rungs import Rungs
 
 SINGLE = ("reward", "network", "imagination")
 MULTI = ("reward", "network", "communication", "profiling", "imagination")
@@ -173,9 +174,9 @@ class RunConfig:
         return tuple(name for name in known if self.imagine or name != "imagination")
 
     @property
-    def rungs(self) -> tuple[float, float, float]:
-        """Work units of a training at each rung: screen, search, last."""
-        return self.work / 3.0, self.work, 3.0 * self.work
+    def rungs(self) -> Rungs:
+        """The ladder that designs climb: screen, search, last."""
+        return Rungs.of(self.work, seeds=self.seeds, episodes=self.episodes)
 
     @property
     def budget_designs(self) -> int:

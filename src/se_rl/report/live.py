@@ -187,6 +187,7 @@ class Story:
             "proposed": self._proposed,
             "repeated": self._proposed,
             "evaluated": self._evaluated,
+            "standing": self._stands,
             "dropped": self._dropped,
             "promoted": self._promoted,
             "iteration": self._iteration_ended,
@@ -244,6 +245,18 @@ class Story:
         if verdict == NEW_BEST:
             self._lead(name, news)
         return self._told(name, {**news, "verdict": verdict, "stored": stored})
+
+    def _stands(self, payload: Payload, stored: bool) -> str:
+        """The design's score and error as the search goes by them, once its batch is done."""
+        name = str(payload.get("candidate", "?"))
+        row = self.rows.get(name, {})
+        if not row.get("verdict") or row.get("operator") == DEFAULT:
+            return ""
+        known = ("rung", "score", "se", "gain")
+        news = {key: payload[key] for key in known if payload.get(key) is not None}
+        if (payload.get("rung") or 0) < (row.get("rung") or 0):
+            return ""
+        return self._told(name, {**news, "stored": stored})
 
     def _dropped(self, payload: Payload, stored: bool) -> str:
         row = self.rows.get(str(payload.get("candidate")), {})

@@ -129,6 +129,9 @@ class PolicyRunner:
         self._steps_left -= 1
         return ratio.double().cpu().numpy(), offset.double().cpu().numpy()
 
+    def close(self) -> None:
+        """Nothing to end: the policy lives in this process."""
+
 
 class Window:
     """The last observations of a batch, the inbox beside each, newest last; before the first there are zeros."""

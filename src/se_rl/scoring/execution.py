@@ -21,6 +21,7 @@ class Actor(Protocol):
 
     def start(self, n: int, horizon: int) -> None: ...
     def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]: ...
+    def close(self) -> None: ...
 
 
 class ConstantSchedule:
@@ -43,6 +44,9 @@ class ConstantSchedule:
         ratio = min(1.0, self.multiple / self._left)
         self._left -= 1
         return np.full(self._n, ratio), np.full(self._n, self.offset)
+
+    def close(self) -> None:
+        """Nothing to end."""
 
 
 @dataclass(frozen=True, eq=False)

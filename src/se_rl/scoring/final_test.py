@@ -19,7 +19,7 @@ from se_rl.environments.worlds import Episodes
 from se_rl.records.entries import Candidate, Evaluation
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule, execute
-from se_rl.scoring.ladder import LAST, SCREEN, Ladder
+from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.standing import SEED_SD, Array
 from se_rl.scoring.statistics import (
@@ -137,7 +137,7 @@ def market_tables(
     for impact in (1, 2):
         say(f"simulated markets, orders of {impact}x the usual size")
         world, episodes = simulated(
-            config, agents, seed=TEST_SEED, orders=config.episodes[LAST], impact=impact
+            config, agents, seed=TEST_SEED, orders=config.rungs.last.episodes, impact=impact
         )
         constant = execute(world, grid, episodes)
         rows = {"TWAP": constant.twap().summary(), "grid constant": constant.summary()}
@@ -159,7 +159,7 @@ def selection(ladder: Ladder, champion: str, *, proposed: int) -> dict[str, Any]
     """
     columns, default = [], None
     for (name, rung), by_seed in ladder.evaluations.items():
-        if rung == SCREEN and all(e.ok for e in by_seed.values()):
+        if rung == ladder.rungs.screen.index and all(e.ok for e in by_seed.values()):
             scores = [ladder.scores(e) for e in by_seed.values()]
             if "static" not in scores[0]:
                 continue
@@ -204,11 +204,11 @@ def finalists_table(ladder: Ladder, names: Sequence[str]) -> list[dict[str, Any]
     """How the finalists stood at every rung: learning speed at the first two, what is left of it at the last."""
     rows = []
     for name in names:
-        last = ladder.standings[name, LAST]
+        last = ladder.standings[name, ladder.rungs.last.index]
         rungs = {
-            str(r): ladder.standings[name, r].score
-            for r in range(LAST + 1)
-            if (name, r) in ladder.standings
+            str(rung.index): ladder.standings[name, rung.index].score
+            for rung in ladder.rungs
+            if (name, rung.index) in ladder.standings
         }
         rows.append(
             {
@@ -226,7 +226,7 @@ def finalists_table(ladder: Ladder, names: Sequence[str]) -> list[dict[str, Any]
 
 def learning(ladder: Ladder, name: str) -> dict[str, list[float]]:
     """Gain over TWAP at each budget, of a design and of the default: the score's own weights, all seeds."""
-    weights, works = ladder.config.weights, ladder.config.rungs
+    weights = ladder.config.weights
 
     def level(of: str, rung: int) -> float:
         done = [e.scores for e in ladder.evaluations.get((of, rung), {}).values() if e.ok]
@@ -238,11 +238,11 @@ def learning(ladder: Ladder, name: str) -> dict[str, list[float]]:
         }
         return float(sum(weights[w] * m for w, m in means.items())) if means else float("nan")
 
-    rungs = [r for r in range(LAST + 1) if (name, r) in ladder.evaluations]
+    rungs = [rung for rung in ladder.rungs if (name, rung.index) in ladder.evaluations]
     return {
-        "work": [works[r] for r in rungs],
-        "best": [level(name, r) for r in rungs],
-        "default": [level(ladder.default.id, r) for r in rungs],
+        "work": [rung.work for rung in rungs],
+        "best": [level(name, rung.index) for rung in rungs],
+        "default": [level(ladder.default.id, rung.index) for rung in rungs],
     }
 
 

@@ -1,219 +1,279 @@
-"""The evaluation ladder: short trainings for all, longer ones for the promising, the last rung at three times the budget.
+"""The evaluation ladder: short trainings for all designs, longer ones for the promising.
 
-Paired successive halving: at every rung a design is held against the default on the same orders and training seeds. One is
-stopped for futility after some trainings, never for success, which would inflate what is claimed.
+Paired successive halving: at every rung a design is compared with the default on the same orders and training seeds.
+A design may be stopped for futility after some trainings, never for success, which would inflate what is claimed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from typing import Any
 
-from se_rl.executors.training_pool import TrainingJob, TrainingPool
-from se_rl.records.archive import Archive
-from se_rl.records.entries import Candidate, Evaluation, key_of
+from se_rl.records.entries import Candidate, Evaluation, EventListener, StoredStanding, key_of
+from se_rl.records.jobs import TrainingJob
+from se_rl.records.rungs import Rung
 from se_rl.records.settings import FUTILITY_SEEDS, RunConfig
-from se_rl.scoring.standing import Array, Standing, pooled_seed_sd, shrunken, standing
+from se_rl.scoring.evaluator import Evaluator, Journal
+from se_rl.scoring.standing import SEED_SD, Array, Standing, pooled_seed_sd, shrunken, standing
 
-SCREEN, SEARCH, LAST = 0, 1, 2
-Tell = Callable[..., None]
-"""Told every event: kind, payload, and `stored`, whether it stood in the archive already."""
+FUTILE = "behind the default beyond doubt"
+OUTRANKED = "not among the best of its batch"
+INCOMPARABLE = "too few of its orders can be compared"
 
 
 class Ladder:
-    """How designs stand at each rung; `default` is what all are held against."""
+    """How designs stand at each rung, compared with `default`.
+
+    `standings` and `evaluations` are by (design, index of the rung). With `stores` every standing that is brought up to
+    date becomes an event of the journal.
+    """
 
     def __init__(
         self,
         config: RunConfig,
-        archive: Archive,
-        training_pool: TrainingPool,
+        journal: Journal,
+        evaluator: Evaluator,
         default: Candidate,
         *,
-        tell: Tell,
+        on_event: EventListener,
+        stores: bool = True,
     ) -> None:
-        self.config, self.archive, self.training_pool, self.default, self.tell = (
-            config,
-            archive,
-            training_pool,
-            default,
-            tell,
-        )
+        self.config = config
+        self.rungs = config.rungs
+        self.journal = journal
+        self.evaluator = evaluator
+        self.default = default
+        self.on_event = on_event
         self.climbed: dict[str, Candidate] = {default.id: default}
         self.evaluations: dict[tuple[str, int], dict[int, Evaluation]] = {}
         self.standings: dict[tuple[str, int], Standing] = {}
         self.failures: dict[str, str] = {}
+        self._stores = stores
+        self._seed_sd: dict[int, float] = {}
         self._arrays: dict[str, dict[str, Array]] = {}
 
-    def run(self, candidates: Sequence[Candidate], rung: int, seeds: Iterable[int]) -> None:
-        """Train and score designs at a rung, the default beside them, and bring the standings up to date."""
-        self.climbed |= {c.id: c for c in candidates}
-        names = list(dict.fromkeys([self.default.id, *(c.id for c in candidates)]))
-        jobs = [TrainingJob(self.climbed[name], rung, seed) for seed in seeds for name in names]
-        for job, evaluation, stored in self.training_pool.evaluate(
-            [job for job in jobs if not self._done(job)]
-        ):
-            self.evaluations.setdefault((job.candidate.id, rung), {})[job.seed] = evaluation
-            self.tell("evaluated", asdict(evaluation) | self._reading(job), stored=stored)
+    # climbing
+
+    def run(
+        self, candidates: Sequence[Candidate], rung: Rung, seeds: Iterable[int] | None = None
+    ) -> None:
+        """Train and score designs and the default at a rung, and bring its standings up to date.
+
+        `seeds` are by default all that the rung has.
+        """
+        for candidate in candidates:
+            self.climbed[candidate.id] = candidate
+        names = dict.fromkeys([self.default.id, *(c.id for c in candidates)])
+        jobs = []
+        for seed in range(rung.seeds) if seeds is None else seeds:
+            for name in names:
+                if seed not in self.evaluations.get((name, rung.index), {}):
+                    jobs.append(TrainingJob(self.climbed[name], rung, seed))
+        for job, evaluation, stored in self.evaluator.evaluate(jobs):
+            by_seed = self.evaluations.setdefault((job.candidate.id, rung.index), {})
+            by_seed[job.seed] = evaluation
+            self.on_event("evaluated", asdict(evaluation) | self._reading(job), stored=stored)
         self._settle(rung)
 
     def promote(self, names: Sequence[str]) -> list[str]:
         """Of screened designs those worth a longer training: the best few that are not hopeless."""
-        scored = [name for name in names if (name, SCREEN) in self.standings]
-        ranked = sorted(scored, key=lambda name: self.standings[name, SCREEN].score, reverse=True)
-        kept = [name for name in ranked if not self.standings[name, SCREEN].futile()][
-            : self.config.promoted
-        ]
+        screen = self.rungs.screen.index
+        scored = [name for name in names if (name, screen) in self.standings]
+        ranked = sorted(scored, key=lambda name: self.standings[name, screen].score, reverse=True)
+        hopeful = [name for name in ranked if not self.standings[name, screen].futile()]
+        kept = hopeful[: self.config.promoted]
         for name in ranked:
             if name not in kept:
-                futile = self.standings[name, SCREEN].futile()
-                self._drop(
-                    name,
-                    SCREEN,
-                    "behind the default beyond doubt"
-                    if futile
-                    else "not among the best of its batch",
-                )
+                futile = self.standings[name, screen].futile()
+                self._drop(name, self.rungs.screen, FUTILE if futile else OUTRANKED)
         for name in kept:
-            self._event("promoted", name, SEARCH, {})
-        self.run([self.climbed[name] for name in kept], SEARCH, range(self.config.seeds[SEARCH]))
+            self._event("promoted", name, self.rungs.search)
+        self.run([self.climbed[name] for name in kept], self.rungs.search)
         return kept
 
     def finals(self, extra: Sequence[Candidate] = ()) -> list[str]:
-        """The last rung for the best few beside the default and `extra` ones; the names of those that went all the way."""
-        shrunk = self.ranking(at_least=SEARCH)
-        ranked = sorted(
-            shrunk,
-            key=lambda name: (shrunk[name], self.standings[name, SEARCH].score),
-            reverse=True,
-        )
-        names = ranked[: self.config.finalists]
-        for name in names:
-            self._event("promoted", name, LAST, {})
-        seeds = self.config.seeds[LAST]
-        first = min(FUTILITY_SEEDS, seeds)
-        going = [self.climbed[name] for name in names]
-        self.run([*extra, *going], LAST, range(first))
-        if first < seeds:
-            stands = [self.standings[c.id, LAST] for c in going if (c.id, LAST) in self.standings]
-            bar = max([0.0, *(s.score for s in stands)])
-            for lost in [s.candidate for s in stands if s.futile(bar)]:
-                going = [c for c in going if c.id != lost]
-                self._drop(lost, LAST, f"futile after {first} trainings")
-            self.run([*extra, *going], LAST, range(first, seeds))
-        return [c.id for c in going if (c.id, LAST) in self.standings]
+        """The last rung for the best few, beside the default and `extra` designs; the names of those that finish it."""
+        last = self.rungs.last
+        going = [self.climbed[name] for name in self._finalists()]
+        for candidate in going:
+            self._event("promoted", candidate.id, last)
+        first = min(FUTILITY_SEEDS, last.seeds)
+        self.run([*extra, *going], last, range(first))
+        if first < last.seeds:
+            hopeless = self._hopeless(going)
+            for name in hopeless:
+                self._drop(name, last, f"futile after {first} trainings")
+            going = [c for c in going if c.id not in hopeless]
+            self.run([*extra, *going], last, range(first, last.seeds))
+        return [c.id for c in going if (c.id, last.index) in self.standings]
+
+    # who is best
 
     def champion(self, finalists: Sequence[str]) -> str:
         """The best of the last rung by shrunken score; the default where none is above it."""
-        return _leader(
-            shrunken([self.standings[name, LAST] for name in finalists]), self.default.id
-        )
+        last = self.rungs.last.index
+        shrunk = shrunken([self.standings[name, last] for name in finalists])
+        return _leader(shrunk, self.default.id)
 
     def leader(self) -> str:
         """The best so far by shrunken score; the default where none is above it."""
         return _leader(self.ranking(), self.default.id)
 
-    def ranking(self, *, at_least: int = SCREEN) -> dict[str, float]:
-        """Shrunken scores over the default of all designs but it, each at its highest rung; none of one that failed later."""
+    def ranking(self, *, at_least: Rung | None = None) -> dict[str, float]:
+        """Shrunken scores over the default of all other designs, each at its highest rung.
+
+        A design that failed at a later rung has none.
+        """
         found: dict[str, float] = {}
         out = {self.default.id, *self.failures}
-        for rung in range(at_least, LAST + 1):
-            found |= shrunken(
-                [s for (name, r), s in self.standings.items() if r == rung and name not in out]
-            )
+        for rung in self.rungs[at_least.index if at_least else 0 :]:
+            standings = []
+            for (name, index), one in self.standings.items():
+                if index == rung.index and name not in out:
+                    standings.append(one)
+            found |= shrunken(standings)
         return found
 
     def longest(self, name: str) -> Standing | None:
         """A design's standing at its highest rung."""
-        return next(
-            (
-                self.standings[name, r]
-                for r in (LAST, SEARCH, SCREEN)
-                if (name, r) in self.standings
-            ),
-            None,
-        )
+        for rung in reversed(self.rungs):
+            if (name, rung.index) in self.standings:
+                return self.standings[name, rung.index]
+        return None
 
     def gain(self, candidate: Candidate) -> float | None:
-        """What a design gained over its parent at the first rung, on the same orders."""
-        own = self.standings.get((candidate.id, SCREEN))
+        """What a design gained over its parent at the first rung, on the same orders, in bps."""
+        screen = self.rungs.screen.index
+        own = self.standings.get((candidate.id, screen))
         if own is None:
             return None
-        parent = self.standings.get((candidate.parents[0], SCREEN)) if candidate.parents else None
+        parent = self.standings.get((candidate.parents[0], screen)) if candidate.parents else None
         return own.score - (parent.score if parent else 0.0)
 
     def scores(self, evaluation: Evaluation) -> dict[str, Array]:
-        """The per-order scores of an evaluation."""
+        """The scores of an evaluation, a number per pair of orders."""
         if evaluation.arrays not in self._arrays:
-            self._arrays[evaluation.arrays] = self.training_pool.arrays(evaluation)
+            self._arrays[evaluation.arrays] = self.evaluator.arrays(evaluation)
         return self._arrays[evaluation.arrays]
 
-    def _settle(self, rung: int) -> None:
-        """All standings of a rung anew, in the order of proposal: the seeds' spread is pooled over all designs."""
+    def stored_standing(self, name: str, rung: Rung) -> StoredStanding:
+        """How a design stands at a rung, with its gain over its parent: the record that reports read."""
+        own = self.standings[name, rung.index]
+        if name == self.default.id:  # it differs from itself by nothing, for certain
+            own = replace(own, seed_sd=0.0)
+        gain = self._over_parent(self.climbed[name], rung)
+        return StoredStanding(
+            name,
+            rung.index,
+            own.seeds,
+            own.score,
+            own.se,
+            own.ci95,
+            own.by_seed,
+            dict(own.by_world),
+            gain.score if gain else None,
+            gain.se if gain else None,
+        )
+
+    # how they stand
+
+    def _settle(self, rung: Rung) -> None:
+        """Compute all standings of a rung anew, in the order of proposal: the seeds' spread is pooled over designs."""
         found: dict[str, Standing] = {}
-        for name in (name for name in self.climbed if (name, rung) in self.evaluations):
-            by_seed = dict(
-                sorted(self.evaluations[name, rung].items())
-            )  # whichever training ended first
-            self.evaluations[name, rung] = by_seed
+        for name in self.climbed:
+            if (name, rung.index) not in self.evaluations:
+                continue
+            by_seed = self.evaluations[name, rung.index]
+            by_seed = dict(sorted(by_seed.items()))  # whichever training ended first
+            self.evaluations[name, rung.index] = by_seed
             broken = [e.reason for e in by_seed.values() if not e.ok]
-            one = None if broken else self._stand(name, rung)
+            one = None if broken else self._compare(name, self.default.id, rung)
             if one is not None and isfinite(one.score) and isfinite(one.se):
                 found[name] = one
             elif broken or one is not None:
-                self.standings.pop((name, rung), None)
-                self.failures.setdefault(
-                    name, broken[0] if broken else "too few of its orders can be compared"
-                )
+                self.standings.pop((name, rung.index), None)
+                self.failures.setdefault(name, broken[0] if broken else INCOMPARABLE)
         spread = pooled_seed_sd([s for name, s in found.items() if name != self.default.id])
-        self.standings |= {(name, rung): replace(s, seed_sd=spread) for name, s in found.items()}
+        self._seed_sd[rung.index] = spread
+        for name, one in found.items():
+            self.standings[name, rung.index] = replace(one, seed_sd=spread)
+        if self._stores:
+            self._store(found, rung)
 
-    def _stand(self, name: str, rung: int) -> Standing | None:
-        """A design's standing from the trainings that it and the default have in common."""
-        own, default = (self.evaluations.get((n, rung), {}) for n in (name, self.default.id))
-        seeds = sorted(
-            seed for seed in own if own[seed].ok and seed in default and default[seed].ok
-        )
+    def _store(self, names: Iterable[str], rung: Rung) -> None:
+        for name in names:
+            one = self.stored_standing(name, rung)
+            payload = asdict(one)
+            is_new = self.journal.append("standing", one.key, payload)
+            self.on_event("standing", payload, stored=not is_new)
+
+    def _compare(self, name: str, other: str, rung: Rung) -> Standing | None:
+        """A design over another one, from the trainings that both have in common."""
+        own = self.evaluations.get((name, rung.index), {})
+        theirs = self.evaluations.get((other, rung.index), {})
+        seeds = [s for s in sorted(own) if own[s].ok and s in theirs and theirs[s].ok]
         if not seeds:
             return None
         return standing(
             name,
-            rung,
+            rung.index,
             [self.scores(own[s]) for s in seeds],
-            [self.scores(default[s]) for s in seeds],
+            [self.scores(theirs[s]) for s in seeds],
             weights=self.config.weights,
-            regimes=self.training_pool.validation.regimes(rung),
+            regimes=self.evaluator.regimes(rung),
+            seed_sd=self._seed_sd.get(rung.index, SEED_SD),
         )
 
-    def _done(self, job: TrainingJob) -> bool:
-        return job.seed in self.evaluations.get((job.candidate.id, job.rung), {})
+    def _over_parent(self, candidate: Candidate, rung: Rung) -> Standing | None:
+        """A design over its first parent at a rung: the difference of their scores, with the error of the pairs."""
+        own = self.standings.get((candidate.id, rung.index))
+        if own is None or not candidate.parents:
+            return None
+        parent = self.standings.get((candidate.parents[0], rung.index))
+        paired = self._compare(candidate.id, candidate.parents[0], rung) if parent else None
+        if parent is None or paired is None or not isfinite(paired.se):
+            return None
+        return replace(paired, score=own.score - parent.score)
 
     def _reading(self, job: TrainingJob) -> dict[str, Any]:
-        """How a design stands right now, for people who watch."""
-        found = self._stand(job.candidate.id, job.rung)
+        """How a design stands right now, for people who watch: its standing follows when the batch is done."""
+        candidate, rung = job.candidate, job.rung
+        found = self._compare(candidate.id, self.default.id, rung)
         if found is None:
             return {}
-        parent = (
-            self.standings.get((job.candidate.parents[0], job.rung))
-            if job.candidate.parents
-            else None
-        )
-        return {
-            "score": found.score,
-            "se": found.se,
-            "gain": found.score - parent.score if parent else None,
-        }
+        first = candidate.parents[0] if candidate.parents else ""
+        parent = self.standings.get((first, rung.index))
+        gain = found.score - parent.score if parent else None
+        return {"score": found.score, "se": found.se, "gain": gain}
 
-    def _drop(self, name: str, rung: int, reason: str) -> None:
-        self._event("dropped", name, rung, {"reason": reason})
+    # the last rung
 
-    def _event(self, kind: str, name: str, rung: int, more: Mapping[str, Any]) -> None:
-        payload = {"candidate": name, "rung": rung, **more}
-        self.tell(
-            kind, payload, stored=not self.archive.append(kind, key_of(kind, name, rung), payload)
+    def _finalists(self) -> list[str]:
+        search = self.rungs.search
+        shrunk = self.ranking(at_least=search)
+        ranked = sorted(
+            shrunk,
+            key=lambda name: (shrunk[name], self.standings[name, search.index].score),
+            reverse=True,
         )
+        return ranked[: self.config.finalists]
+
+    def _hopeless(self, going: Sequence[Candidate]) -> list[str]:
+        """Finalists that cannot come near the best of them any more."""
+        last = self.rungs.last.index
+        standings = [self.standings[c.id, last] for c in going if (c.id, last) in self.standings]
+        bar = max([0.0, *(one.score for one in standings)])
+        return [one.candidate for one in standings if one.futile(bar)]
+
+    def _drop(self, name: str, rung: Rung, reason: str) -> None:
+        self._event("dropped", name, rung, reason=reason)
+
+    def _event(self, kind: str, name: str, rung: Rung, **more: str) -> None:
+        payload = {"candidate": name, "rung": rung.index, **more}
+        is_new = self.journal.append(kind, key_of(kind, name, rung.index), payload)
+        self.on_event(kind, payload, stored=not is_new)
 
 
 def _leader(shrunk: Mapping[str, float], default: str) -> str:

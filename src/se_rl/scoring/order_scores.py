@@ -20,6 +20,11 @@ from se_rl.scoring.statistics import Estimate, clustered_mean
 Array = npt.NDArray[np.float64]
 
 
+def twap_weights(orders: Orders) -> Array:
+    """The schedule that every policy is compared with: each bar of the window equally [order, step]."""
+    return np.full((len(orders), orders.horizon), 1.0 / orders.horizon)
+
+
 @dataclass(frozen=True, eq=False)
 class Panel:
     """The orders that all policies share: their benchmarks, days and bar prices."""

@@ -1,8 +1,8 @@
 """How good a design is so far: paired differences to the default on the same orders, with errors, and shrunken.
 
 A score is never a bare mean. Orders are paired with the default's, days and simulated episodes are the units, training
-seeds add their own variance, and before designs are ranked their scores are shrunken towards each other: the best of many
-noisy scores is mostly lucky.
+seeds add their own variance, and before designs are ranked their scores are shrunken towards each other: the best of
+many noisy scores is mostly lucky.
 """
 
 from __future__ import annotations
@@ -19,9 +19,14 @@ from se_rl.scoring.statistics import clustered_mean
 
 Array = npt.NDArray[np.float64]
 Scores = Mapping[str, Array]
-"""Per order over TWAP, in bps: `static` (specific part) with `static_day`, `dynamic` and perhaps `dynamic_x2` by episode."""
-SEED_SD, SEED_PRIOR = 0.3, 4.0
-"""What training seeds differ by before anything is known, bps, and the weight of that guess in trainings."""
+"""Gain over TWAP per pair of orders, in bps: `static` (specific part) with `static_day`, `dynamic` and perhaps
+`dynamic_x2` by episode."""
+Regimes = Mapping[str, npt.NDArray[np.bool_]]
+"""For each regime of the market which pairs of orders belong to it."""
+SEED_SD = 0.3
+"""What training seeds differ by before anything is known, bps."""
+SEED_PRIOR = 4.0
+"""The weight of that guess, in trainings."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +53,16 @@ class Standing:
     @property
     def se(self) -> float:
         """The error from orders and training seeds together."""
+        # se^2 = order_se^2 + seed_sd^2 / n
         return math.sqrt(self.order_se**2 + self.seed_sd**2 / self.seeds)
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """A normal interval: the units are many, the seeds' share of the error is pooled over designs."""
+        """A normal interval: the units are many, and the seeds' share of the error is pooled over designs."""
         return self.score - 1.96 * self.se, self.score + 1.96 * self.se
 
     def futile(self, bar: float = 0.0) -> bool:
-        """Whether it is hopeless to come near the bar: even a lucky reading (95 %, one-sided) stays below it."""
+        """Whether it is hopeless: even a lucky reading (95 %, one-sided) stays below the bar."""
         return self.score + 1.645 * self.se < bar
 
 
@@ -67,44 +73,50 @@ def standing(
     default: Sequence[Scores],
     *,
     weights: Mapping[str, float],
-    regimes: Mapping[str, npt.NDArray[np.bool_]],
+    regimes: Regimes,
     seed_sd: float = SEED_SD,
 ) -> Standing:
     """Compare trainings with the default's of the same seeds, order by order."""
-    differences = [
-        {name: mine[name] - theirs[name] for name in _worlds(mine)}
-        for mine, theirs in zip(own, default, strict=True)
-    ]
-    worlds = {
+    differences = [_difference(*pair) for pair in zip(own, default, strict=True)]
+    parts = {
         "static": ["static"],
         "dynamic": [name for name in differences[0] if name.startswith("dynamic")],
     }
-    score, variance, by_world = 0.0, 0.0, {}
-    for world, names in worlds.items():
+    score = 0.0
+    variance = 0.0
+    by_world = {}
+    for world, names in parts.items():
         if not weights[world] or not names:
             continue
-        parts = [_pooled(differences, name, own[0].get(f"{name}_day")) for name in names]
-        mean = float(np.mean([part[0] for part in parts]))
-        error = float(
-            np.mean([part[1] for part in parts])
-        )  # the same episodes at two sizes are no two samples
-        score, variance = score + weights[world] * mean, variance + (weights[world] * error) ** 2
+        estimates = [_pooled(differences, name, own[0].get(f"{name}_day")) for name in names]
+        mean = float(np.mean([estimate[0] for estimate in estimates]))
+        # the same episodes at two sizes are not two samples, so their errors are averaged
+        error = float(np.mean([estimate[1] for estimate in estimates]))
+        # score = sum of w_i mean_i,  variance = sum of (w_i se_i)^2
+        score = score + weights[world] * mean
+        variance = variance + (weights[world] * error) ** 2
         by_world[world] = mean
-    by_seed = tuple(_weighted(one, weights) for one in differences)
-    by_regime = {
-        "all": score,
-        **{name: _regime(differences, rows) for name, rows in regimes.items()},
-    }
+    by_regime = {"all": score}
+    for name, rows in regimes.items():
+        by_regime[name] = _regime(differences, rows)
     if "dynamic" in by_world:
         by_regime["simulated"] = by_world["dynamic"]
     return Standing(
-        candidate, rung, score, math.sqrt(variance), seed_sd, by_world, by_regime, by_seed
+        candidate,
+        rung,
+        score,
+        math.sqrt(variance),
+        seed_sd,
+        by_world,
+        by_regime,
+        by_seed=tuple(_weighted(one, weights) for one in differences),
     )
 
 
 def pooled_seed_sd(standings: Sequence[Standing]) -> float:
     """What training seeds differ by: pooled over designs, on top of a prior guess."""
-    squares, degrees = SEED_PRIOR * SEED_SD**2, SEED_PRIOR
+    squares = SEED_PRIOR * SEED_SD**2
+    degrees = SEED_PRIOR
     for one in standings:
         if one.seeds > 1:
             squares += float(np.var(one.by_seed)) * one.seeds
@@ -113,48 +125,49 @@ def pooled_seed_sd(standings: Sequence[Standing]) -> float:
 
 
 def shrunken(standings: Sequence[Standing]) -> dict[str, float]:
-    """Scores shrunken by empirical Bayes, by how much of their spread is noise; the default is one of them, 0 for certain.
+    """Scores shrunken by empirical Bayes, by how much of their spread is noise; the default is one of them, at 0.
 
     Where all of the spread may be noise nothing is left: no design is above the default then.
     """
-    scores = np.array([0.0, *(s.score for s in standings)])
+    scores = np.array([0.0, *(s.score for s in standings)])  # [default and designs]
     noise = np.array([0.0, *(s.se**2 for s in standings)])
+    # tau^2 = Var(score) - mean(se^2): the part of the spread that is not noise
     real = float(np.var(scores, ddof=1) - noise.mean()) if standings else 0.0
+    # k_i = tau^2 / (tau^2 + se_i^2): the part of a score that is kept
     kept = real / (real + noise) if real > 0.0 else 0.0 * noise
     centre = float(kept @ scores / kept.sum()) if real > 0.0 else 0.0
     shrunk = centre + kept * (scores - centre)
     return {s.candidate: float(value) for s, value in zip(standings, shrunk[1:], strict=True)}
 
 
-def _worlds(scores: Scores) -> list[str]:
-    return [name for name in scores if name == "static" or name.startswith("dynamic")]
+def _difference(mine: Scores, theirs: Scores) -> dict[str, Array]:
+    worlds = [name for name in mine if name == "static" or name.startswith("dynamic")]
+    return {name: mine[name] - theirs[name] for name in worlds}
 
 
 def _pooled(
     differences: Sequence[Scores], name: str, day: npt.NDArray[Any] | None
 ) -> tuple[float, float]:
-    """Mean over orders of the seeds' mean difference, with the error by day or episode; void orders do not count."""
-    mean = np.mean([one[name] for one in differences], axis=0)
+    """Mean over orders of the seeds' mean difference, with its error by day or episode; void orders do not count."""
+    mean = np.mean([one[name] for one in differences], axis=0)  # [order]
     known = np.isfinite(mean)
-    units: npt.NDArray[Any] = (np.arange(len(mean)) if day is None else day.astype(np.int64))[known]
     if known.sum() < 2:
         return float("nan"), float("nan")
-    found = clustered_mean(mean[known], units)
+    units: npt.NDArray[Any] = np.arange(len(mean)) if day is None else day.astype(np.int64)
+    found = clustered_mean(mean[known], units[known])
     return found.mean, found.se
 
 
 def _weighted(one: Scores, weights: Mapping[str, float]) -> float:
-    simulated = [
-        float(np.nanmean(values)) for name, values in one.items() if name.startswith("dynamic")
-    ]
-    parts = {
-        "static": [float(np.nanmean(one["static"]))] if "static" in one else [],
-        "dynamic": simulated,
-    }
+    """The score of a single training."""
+    values: dict[str, list[float]] = {"static": [], "dynamic": []}
+    for name, differences in one.items():
+        if name == "static" or name.startswith("dynamic"):
+            values[name.partition("_")[0]].append(float(np.nanmean(differences)))
     return sum(
-        weights[world] * float(np.mean(values))
-        for world, values in parts.items()
-        if weights[world] and values
+        weights[world] * float(np.mean(found))
+        for world, found in values.items()
+        if weights[world] and found
     )
 
 
