@@ -247,14 +247,17 @@ class Story:
         return self._told(name, {**news, "verdict": verdict, "stored": stored})
 
     def _stands(self, payload: Payload, stored: bool) -> str:
-        """The design's score and error as the search goes by them, once its batch is done."""
+        """The score and error that the search goes by, once a batch is done; a line the first time at a rung."""
         name = str(payload.get("candidate", "?"))
         row = self.rows.get(name, {})
         if not row.get("verdict") or row.get("operator") == DEFAULT:
             return ""
-        known = ("rung", "score", "se", "gain")
-        news = {key: payload[key] for key in known if payload.get(key) is not None}
         if (payload.get("rung") or 0) < (row.get("rung") or 0):
+            return ""
+        known = ("rung", "seeds", "score", "se", "gain")
+        news = {key: payload[key] for key in known if payload.get(key) is not None}
+        if all(row.get(key) == payload.get(key) for key in ("rung", "seeds")):
+            row.update(news)
             return ""
         return self._told(name, {**news, "stored": stored})
 
