@@ -1,0 +1,271 @@
+"""Measures how readable src/se_rl is, beside the house's limits and well-known repositories.
+
+    python benchmarks/house.py [--json] [--report-only] [--rooms] [--name ROOM] [--list]
+
+Exits with code 1 when a limit is broken, unless `--report-only` is given. `--list` names the
+offenders; `--name data` looks at one room (or one file) of the package alone. A function's length
+leaves out the functions defined inside it, which count by themselves: kernels come from factories.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import io
+import json
+import statistics
+import sys
+import tokenize
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import chain
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "se_rl"
+COLUMNS = 100
+FILE_LINES = 300
+FUNCTION_LINES = 60
+OPEN_DICTIONARY = "dict[str, Any]"
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """What one file contributes; `functions` and `classes` are (name, lines) and names."""
+
+    path: str
+    lines: int
+    long_lines: tuple[int, ...]
+    comprehensions: int
+    comments: int
+    open_dictionaries: int
+    classes: tuple[str, ...]
+    functions: tuple[tuple[str, int], ...]
+    undocumented: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One figure, the house's limit for it (None: no limit), and what others have."""
+
+    name: str
+    value: float
+    limit: float | None = None
+    strict: bool = False
+    others: str = ""
+    offenders: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether the limit holds; a strict one must not be reached."""
+        if self.limit is None:
+            return True
+        return self.value < self.limit if self.strict else self.value <= self.limit
+
+
+def read_source(path: Path, *, name: str) -> SourceFile:
+    """Measure one file."""
+    text = path.read_text()
+    tree = ast.parse(text)
+    lines = text.splitlines()
+    nodes = list(ast.walk(tree))
+    return SourceFile(
+        path=name,
+        lines=len(lines),
+        long_lines=tuple(n for n, line in enumerate(lines, 1) if len(line) > COLUMNS),
+        comprehensions=sum(isinstance(node, COMPREHENSIONS) for node in nodes),
+        comments=_comments(text),
+        open_dictionaries=text.count(OPEN_DICTIONARY),
+        classes=tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
+        functions=tuple(_functions(nodes, name)),
+        undocumented=tuple(_undocumented(tree, name)),
+    )
+
+
+def read_package(package: Path = PACKAGE, *, name: str = "") -> list[SourceFile]:
+    """Every file of the package, or of the one room or file that is named."""
+    files = []
+    for path in sorted(package.rglob("*.py")):
+        inside = path.relative_to(package).as_posix()
+        if not name or inside == name or inside.startswith(f"{name.rstrip('/')}/"):
+            files.append(read_source(path, name=inside))
+    return files
+
+
+def measures(files: Sequence[SourceFile]) -> list[Measure]:
+    """The house's measures over some files."""
+    lines = sum(file.lines for file in files)
+    long_lines = [f"{file.path}: {len(file.long_lines)}" for file in files if file.long_lines]
+    n_long = sum(len(file.long_lines) for file in files)
+    packed = sum(file.comprehensions for file in files)
+    comments = sum(file.comments for file in files)
+    dictionaries = [file for file in files if file.open_dictionaries]
+    large = [f"{file.path}: {file.lines}" for file in files if file.lines > FILE_LINES]
+    twice = _class_names_used_twice(files)
+    functions = list(chain.from_iterable(file.functions for file in files))
+    longest = max((length for _, length in functions), default=0)
+    too_long = [f"{name}: {length}" for name, length in functions if length > FUNCTION_LINES]
+    silent = list(chain.from_iterable(file.undocumented for file in files))
+    thousand = max(lines, 1) / 1000
+    return [
+        Measure(
+            f"lines over {COLUMNS} columns, %",
+            100 * n_long / max(lines, 1),
+            limit=2.0,
+            strict=True,
+            others="3-7",
+            offenders=tuple(long_lines),
+        ),
+        Measure(
+            "comprehensions per 1,000 lines",
+            packed / thousand,
+            limit=25,
+            others="8-12",
+            offenders=tuple(_most_packed(files)),
+        ),
+        Measure("class names used twice", len(twice), limit=0, offenders=tuple(twice)),
+        Measure(f"files over {FILE_LINES} lines", len(large), limit=0, offenders=tuple(large)),
+        Measure(
+            "longest function, lines", longest, limit=FUNCTION_LINES, offenders=tuple(too_long)
+        ),
+        Measure(
+            OPEN_DICTIONARY,
+            sum(file.open_dictionaries for file in files),
+            limit=60,
+            offenders=tuple(f"{file.path}: {file.open_dictionaries}" for file in dictionaries),
+        ),
+        Measure("public names without docstring", len(silent), limit=0, offenders=tuple(silent)),
+        Measure(
+            "median function, lines",
+            statistics.median([length for _, length in functions] or [0]),
+        ),
+        Measure("comments per 1,000 lines", comments / thousand, others="33-78"),
+    ]
+
+
+def _comments(text: str) -> int:
+    """Comments, whole lines and trailing ones."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return sum(token.type == tokenize.COMMENT for token in tokens)
+
+
+def _functions(nodes: Sequence[ast.AST], name: str) -> Iterator[tuple[str, int]]:
+    """Each function with its lines, less those of the functions inside it."""
+    for node in nodes:
+        if isinstance(node, Function):
+            inner = sum(_span(child) for child in _functions_inside(node))
+            yield f"{name}:{node.name}", _span(node) - inner
+
+
+def _functions_inside(node: ast.AST) -> Iterator[Function]:
+    """The functions directly inside a node, not those inside them."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, Function):
+            yield child
+        else:
+            yield from _functions_inside(child)
+
+
+def _span(node: Function) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _undocumented(tree: ast.Module, name: str) -> Iterator[str]:
+    """The module, public classes, functions and methods that have no docstring."""
+    if ast.get_docstring(tree) is None:
+        yield name
+    scopes: list[tuple[str, ast.Module | ast.ClassDef]] = [(name, tree)]
+    while scopes:
+        place, scope = scopes.pop()
+        for node in scope.body:
+            if not isinstance(node, ast.ClassDef | Function) or node.name.startswith("_"):
+                continue
+            if isinstance(node, ast.ClassDef):
+                scopes.append((f"{place}:{node.name}", node))
+            if ast.get_docstring(node) is None and not _repeats_a_name(node):
+                yield f"{place}:{node.name}"
+
+
+def _repeats_a_name(node: ast.ClassDef | Function) -> bool:
+    """Whether a decorator says that the docstring stands elsewhere: a setter, or an overload."""
+    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
+    return any(word.endswith((".setter", "overload")) for word in decorators)
+
+
+def _class_names_used_twice(files: Sequence[SourceFile]) -> list[str]:
+    counts = Counter(chain.from_iterable(file.classes for file in files))
+    twice = []
+    for name, count in counts.items():
+        if count > 1:
+            places = [file.path for file in files if name in file.classes]
+            twice.append(f"{name}: {', '.join(places)}")
+    return twice
+
+
+def _most_packed(files: Sequence[SourceFile]) -> list[str]:
+    """Files with more comprehensions than the limit allows, the most packed first."""
+    rates = []
+    for file in files:
+        rate = 1000 * file.comprehensions / max(file.lines, 1)
+        if rate > 25 and file.comprehensions > 2:
+            rates.append((rate, f"{file.path}: {file.comprehensions} in {file.lines} lines"))
+    return [words for _, words in sorted(rates, reverse=True)]
+
+
+def print_table(found: Sequence[Measure], *, offenders: bool) -> None:
+    """The measures as a table; the offenders below it where they are asked for."""
+    print(f"{'':34}{'here':>8}  {'limit':>7}  cleanrl, gepa, Gymnasium")
+    for measure in found:
+        limit = ""
+        if measure.limit is not None:
+            limit = f"{'< ' if measure.strict else '<= '}{measure.limit:g}"
+        mark = "" if measure.ok else "  <- broken"
+        print(f"{measure.name:34}{measure.value:8.4g}  {limit:>7}  {measure.others}{mark}")
+    for measure in found if offenders else ():
+        if measure.offenders:
+            print(f"\n{measure.name}:")
+            print("\n".join(f"  {words}" for words in measure.offenders))
+
+
+def print_rooms(files: Sequence[SourceFile]) -> None:
+    """One line per room, with the measures in their usual order."""
+    rooms = dict.fromkeys(file.path.partition("/")[0] for file in files)
+    head = ("room", "lines", "> 100 %", "compr.", "twice", "> 300", "longest", "dicts", "silent")
+    print(" ".join(f"{word:>9}" for word in (*head, "median", "comm.")))
+    for room in rooms:
+        own = [file for file in files if file.path.partition("/")[0] == room]
+        figures = [f"{measure.value:.3g}" for measure in measures(own)]
+        lines = str(sum(file.lines for file in own))
+        print(" ".join(f"{word:>9}" for word in (room.removesuffix(".py"), lines, *figures)))
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; 1 when a limit is broken."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--report-only", action="store_true", help="exit with 0 whatever is found")
+    parser.add_argument("--rooms", action="store_true", help="one line per room, too")
+    parser.add_argument("--name", default="", metavar="ROOM", help="one room or file alone")
+    parser.add_argument("--list", action="store_true", help="name what breaks a measure")
+    options = parser.parse_args(arguments)
+    files = read_package(name=options.name)
+    if not files:
+        parser.error(f"{options.name} is not in {PACKAGE}")
+    found = measures(files)
+    if options.json:
+        rows = [asdict(measure) | {"ok": measure.ok} for measure in found]
+        print(json.dumps(rows, indent=2))
+    else:
+        print_table(found, offenders=options.list)
+    if options.rooms:
+        print()
+        print_rooms(files)
+    return int(not options.report_only and not all(measure.ok for measure in found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
