@@ -22,7 +22,8 @@ import yaml
 
 from se_rl.market.facts import FACTS, GROUPS, gather, measure
 from se_rl.market.impact import estimate
-from se_rl.market.profile import MarketProfile, event_rates
+from se_rl.market.participants import event_rates
+from se_rl.market.profile import MarketProfile
 
 Float = npt.NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from se_rl.data.market_data import DataError
 from se_rl.market import book as book_module
 from se_rl.market import price_levels as at
 from se_rl.market.book import CPU, Books
-from se_rl.market.kernel import make_kernel
+from se_rl.market.compiling import make_kernel
 from se_rl.market.price_levels import best as best_price
 
 Array = npt.NDArray[Any]

@@ -10,10 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from se_rl.data.market_data import DataError
-from se_rl.market import participants, price_levels
-from se_rl.market.kernel import make_kernel
-from se_rl.market.participants import ANSWERED, FIRST_AGENT, PASSIVE, POST, RESTING, SPENT, TAKE
-from se_rl.market.profile import FIXED, PROFILE_RANGES, MarketProfile, event_rates, numbers
+from se_rl.market import bar, participants, price_levels
+from se_rl.market.compiling import make_kernel
+from se_rl.market.participants import (
+    ANSWERED,
+    FIRST_AGENT,
+    PASSIVE,
+    POST,
+    RESTING,
+    SPENT,
+    TAKE,
+    event_rates,
+    numbers,
+)
+from se_rl.market.profile import FIXED, PROFILE_RANGES, MarketProfile
 from se_rl.market.simulation import FAMILY, START_TICKS, Markets, stream_seeds
 from se_rl.modules import contracts
 
@@ -206,10 +216,10 @@ def test_drift_and_events_make_a_twin() -> None:
 def test_plain_python_gives_the_same_market_as_machine_code() -> None:
     compiled = Markets(1, seeds=[11], warm_up_bars=0, parallel=False)
     plain = Markets(1, seeds=[11], warm_up_bars=0, parallel=False)
-    kernel = make_kernel(lambda function: function, *participants.FUNCTIONS)
+    kernel = make_kernel(lambda function: function, *bar.FUNCTIONS)
     wishes, answers = np.zeros((1, 1, 4), np.int64), np.zeros((1, 1, 4), np.int64)
-    for bar in range(4):
-        wishes[0, 0] = TAKE, bar % 2, 0, 2
+    for k in range(4):
+        wishes[0, 0] = TAKE, k % 2, 0, 2
         kernel.run_bar(
             plain.books.book, plain.sim, wishes, answers, np.zeros(1, np.int64), np.array([150]), 0
         )

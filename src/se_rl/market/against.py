@@ -1,6 +1,8 @@
-"""The simulated market beside a real one: the same statistics of both, and Wasserstein distances of two distributions.
+"""The simulated market beside a real one: the same statistics of both, and Wasserstein distances of
+two distributions.
 
-A simulated tick has no size in money: it is given the one at which both markets have the same daily volatility.
+A simulated tick has no size in money: it is given the one at which both markets have the same daily
+volatility.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ LEAST_RETURNS = 300
 
 
 class Real(NamedTuple):
-    """A real market: 1-bar returns [series, bars] in bps, spreads with weights, depth over trade size, signs of trades."""
+    """A real market: 1-bar returns [series, bars] in bps, spreads with weights, depth over trade
+    size, signs of trades."""
 
     name: str
     returns: Float
@@ -41,7 +44,8 @@ class Real(NamedTuple):
 
 
 def against(evidence: Evidence, data: MarketData | BookHistory) -> dict[str, Any]:
-    """Rows of (name, real, simulated) and the distances; the simulated side is scaled to the real volatility."""
+    """Rows of (name, real, simulated) and the distances; the simulated side is scaled to the real
+    volatility."""
     real = _from_book(data) if isinstance(data, BookHistory) else _from_bars(data)
     moves = np.diff(evidence.mid)
     bps_per_tick = float(real.returns.std() / moves.std())
@@ -104,7 +108,8 @@ def _standard(moves: Float) -> Float:
 
 
 def _from_book(book: BookHistory) -> Real:
-    """Mids at the minutes' ends, time-weighted spreads, visible executions with equal times merged into one trade."""
+    """Mids at the minutes' ends, time-weighted spreads, visible executions with equal times merged
+    into one trade."""
     bars = book.bars()
     assert bars.bid is not None and bars.ask is not None  # a book always has quotes
     mid = ((bars.bid + bars.ask) / 2.0)[0]
@@ -128,7 +133,8 @@ def _from_book(book: BookHistory) -> Real:
 
 
 def _from_bars(data: MarketData) -> Real:
-    """Returns of closes inside sessions, each symbol scaled to the mean volatility; quotes where the data has them."""
+    """Returns of closes inside sessions, each symbol scaled to the mean volatility; quotes where
+    the data has them."""
     series = data.close[data.has_session]
     returns = BPS * np.diff(np.log(series))
     if returns.size < LEAST_RETURNS:

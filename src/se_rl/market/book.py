@@ -1,8 +1,10 @@
-"""Books: preallocated order books, and the CPU callers that run messages through the kernel (layout: ladder.py).
+"""Books: preallocated order books, and the CPU callers that run messages through the kernel
+(layout: price_levels.py).
 
-A message is a row of six integers, in the order of `MESSAGE_FIELDS`: kind (LIMIT, IOC, MARKET, CANCEL, REPLACE), side
-(BUY 0, SELL 1), price in ticks, quantity, owner (>= 0) and id. CANCEL and REPLACE name their order by its id and ignore
-side and owner; MARKET ignores the price. An id names the latest order that used it, and 0 <= id < ids.
+A message is a row of six integers, in the order of `MESSAGE_FIELDS`: kind (LIMIT, IOC, MARKET,
+CANCEL, REPLACE), side (BUY 0, SELL 1), price in ticks, quantity, owner (>= 0) and id. CANCEL and
+REPLACE name their order by its id and ignore side and owner; MARKET ignores the price. An id names
+the latest order that used it, and 0 <= id < ids.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ import numpy.typing as npt
 
 from se_rl.data.market_data import DataError
 from se_rl.market import price_levels as at
-from se_rl.market.kernel import make_kernel
+from se_rl.market.compiling import make_kernel
 
 Array = npt.NDArray[Any]
 
 MESSAGE_FIELDS = ("kind", "side", "price", "quantity", "owner", "id")
 CPU_JIT = nb.njit(nogil=True, forceinline=True, _nrt=False, error_model="numpy")  # type: ignore[call-overload]
-"""How the kernel is compiled for CPUs: inlined and without reference counting, worth a factor of four."""
+"""How the kernel is compiled for CPUs: inlined and without reference counting, worth a factor of
+four."""
 
 CPU = make_kernel(CPU_JIT)
 """The kernel for CPU callers, those of other modules too."""
@@ -59,7 +62,8 @@ def _replay_one(book, slots, messages, b):  # type: ignore[no-untyped-def]
 
 
 def _make_callers(source_hash: int) -> SimpleNamespace:
-    """What Python calls. The hash is their one closure variable: numba's cache key holds those, but no globals."""
+    """What Python calls. The hash is their one closure variable: numba's cache key holds those, but
+    no globals."""
 
     @nb.njit(nogil=True, cache=True)
     def replay(book, slots, messages):  # type: ignore[no-untyped-def]
@@ -102,7 +106,8 @@ _CALL = _make_callers(CPU.source_hash)
 
 @nb.njit(nogil=True, cache=True)
 def _misfit(stream, ids):  # type: ignore[no-untyped-def]
-    """Some message has a field that no array can take; without branches, so that it costs little beside the replay."""
+    """Some message has a field that no array can take; without branches, so that it costs little
+    beside the replay."""
     signs = 0
     for s in range(stream.shape[0]):
         for m in range(stream.shape[1]):
@@ -113,11 +118,13 @@ def _misfit(stream, ids):  # type: ignore[no-untyped-def]
 
 
 class Books:
-    """`n` independent order books in preallocated arrays (`book`, and `slots[n, ids]` from message id to order slot).
+    """`n` independent order books in preallocated arrays (`book`, and `slots[n, ids]` from message
+    id to order slot).
 
-    `levels` are the ladder rows per side, `orders` the most that can rest in a book, `log` the trades kept between two
-    `clear_log()` (0: none), `owners` the accounts. `collar` bounds how far a taker may trade from the touch it found;
-    `prevent_self_trade` cancels an owner's resting order instead of trading with it. `dtype` int64 allows larger numbers.
+    `levels` are the price rows per side, `orders` the most that can rest in a book, `log` the
+    trades kept between two `clear_log()` (0: none), `owners` the accounts. `collar` bounds how far
+    a taker may trade from the touch it found; `prevent_self_trade` cancels an owner's resting order
+    instead of trading with it. `dtype` int64 allows larger numbers.
     """
 
     def __init__(
@@ -145,9 +152,9 @@ class Books:
             raise DataError(f"collar is {collar} ticks; use 0 or more, or None for no collar")
         self.book = at.Book(
             meta=np.zeros((n, at.META_FIELDS), np.int64),
-            levels=np.zeros((n, 2, levels, 4), dtype),
-            orders=np.zeros((n, orders, 8), dtype),
-            log=np.zeros((n, log, 8), dtype),
+            levels=np.zeros((n, 2, levels, at.LEVEL_WIDTH), dtype),
+            orders=np.zeros((n, orders, at.ORDER_WIDTH), dtype),
+            log=np.zeros((n, log, at.LOG_WIDTH), dtype),
             owners=np.zeros((n, owners, 2), np.int64),
         )
         self.slots = np.zeros((n, ids), np.int32)
@@ -173,7 +180,8 @@ class Books:
         self.slots[:] = -1
 
     def apply(self, messages: Array, *, parallel: bool = False) -> None:
-        """Run messages [m, 6] through every book, or [n, m, 6] each through its own; equal results for any threads."""
+        """Run messages [m, 6] through every book, or [n, m, 6] each through its own; equal results
+        for any threads."""
         run = _CALL.replay_parallel if parallel else _CALL.replay
         run(
             self.book, self.slots, self._checked(messages[None] if messages.ndim == 2 else messages)
@@ -191,7 +199,8 @@ class Books:
         id: int = 0,
         slot: int = -1,
     ) -> int:
-        """One message for book b, unchecked; CANCEL and REPLACE name their order by its slot, and `slots` is not used.
+        """One message for book b, unchecked; CANCEL and REPLACE name their order by its slot, and
+        `slots` is not used.
 
         The slot where the order rests now, or -1.
         """
@@ -203,7 +212,8 @@ class Books:
         return np.where(key == at.FAR, otherwise, key * (2 * side - 1))
 
     def depth(self, n: int) -> Array:
-        """(price, quantity) of the n best levels as int64[books, side, n, 2], zeros where there are fewer."""
+        """(price, quantity) of the n best levels as int64[books, side, n, 2], zeros where there are
+        fewer."""
         out = np.zeros((len(self.book.meta), 2, n, 2), np.int64)
         _CALL.depths(self.book, out)
         return out
@@ -213,11 +223,13 @@ class Books:
         return int(_CALL.ahead(self.book, b, slot))
 
     def total(self, field: int) -> Array:
-        """One of the kernel's counters for every book (TRADES, VOLUME, NOTIONAL, REJECTED, DROPPED, ...), as a view."""
+        """One of the kernel's counters for every book (TRADES, VOLUME, NOTIONAL, REJECTED, DROPPED,
+        ...), as a view."""
         return self.book.meta[:, field]
 
     def trades(self, b: int = 0) -> Array:
-        """The logged trades of a book, oldest first, as a view; total(LOGGED) says how many there were."""
+        """The logged trades of a book, oldest first, as a view; total(LOGGED) says how many there
+        were."""
         return self.book.log[b, : self.book.meta[b, at.LOGGED]]
 
     def clear_log(self) -> None:
@@ -225,18 +237,20 @@ class Books:
         self.book.meta[:, at.LOGGED] = 0
 
     def grow(self, orders: int, *, log: int = 0) -> None:
-        """Room for more resting orders (and logged trades) per book; slots, queues and the log stay as they are."""
+        """Room for more resting orders (and logged trades) per book; slots, queues and the log stay
+        as they are."""
         meta, old, n = self.book.meta, self.book.orders, self.book.orders.shape[1]
         if orders <= n:
             raise DataError(f"orders is {orders}, the books have {n}; a pool can only grow")
-        new = np.zeros((len(old), orders, 8), old.dtype)
+        new = np.zeros((len(old), orders, at.ORDER_WIDTH), old.dtype)
         new[:, :n] = old
         new[:, n:, at.NEXT] = np.arange(n + 1, orders + 1)
         new[:, -1, at.NEXT] = meta[:, at.FREE]
         meta[:, at.FREE] = n
         queued = self.book.levels[..., at.QUEUED].sum(axis=(1, 2), dtype=np.int64)
         meta[:, at.MAX_QUANTITY] = (np.iinfo(old.dtype).max - queued) // orders
-        more = np.zeros((len(old), max(0, log - self.book.log.shape[1]), 8), old.dtype)
+        missing = max(0, log - self.book.log.shape[1])
+        more = np.zeros((len(old), missing, at.LOG_WIDTH), old.dtype)
         self.book = self.book._replace(
             orders=new, log=np.concatenate([self.book.log, more], axis=1)
         )

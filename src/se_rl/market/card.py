@@ -1,4 +1,5 @@
-"""The realism card: twelve facts with their bands, tests of honesty, a grid of policies, and a real market beside it."""
+"""The realism card: twelve facts with their bands, tests of honesty, a grid of policies, and a real
+market beside it."""
 
 from __future__ import annotations
 
@@ -53,10 +54,12 @@ def realism_card(
     against: MarketData | BookHistory | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """The card of a profile, the default one if none is given: effort 1 is the full measurement, 0.1 a quick look.
+    """The card of a profile, the default one if none is given: effort 1 is the full measurement,
+    0.1 a quick look.
 
-    Same profile, seed and effort: the same card, but for `seconds`. With `against` the simulated market is set beside a
-    real one. JSON can hold all of it (after `records.files.to_json`, which writes NaN as null).
+    Same profile, seed and effort: the same card, but for `seconds`. With `against` the simulated
+    market is set beside a real one. JSON can hold all of it (after `records.files.to_json`, which
+    writes NaN as null).
     """
     if not 0 < effort <= 100:
         raise DataError(f"effort is {effort}; use a positive number, 1 for the full card")

@@ -1,8 +1,9 @@
 """The twelve stylised facts of the realism card, each defined once, with its band beside it.
 
-A fact is one or more numbers computed from `Evidence`, a sample of markets; all must lie in their bands. Standard errors
-come from leaving out one group of markets at a time (jackknife). The bands are those of research on real books and
-minute bars: 1-minute returns of mids, days of 390 bars, sizes as shares of daily volume.
+A fact is one or more numbers computed from `Evidence`, a sample of markets; all must lie in their
+bands. Standard errors come from leaving out one group of markets at a time (jackknife). The bands
+are those of research on real books and minute bars: 1-minute returns of mids, days of 390 bars,
+sizes as shares of daily volume.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from se_rl.market.impact import (
     news_ticks,
     pulse,
 )
-from se_rl.market.participants import FIRST_MAKER, INFORMED
+from se_rl.market.participants import FIRST_MAKER, INFORMED, MAX_MAKERS
 from se_rl.market.price_levels import CASH, LOG_QUANTITY, LOGGED, TAKER_SIDE
 from se_rl.market.price_levels import SHARES as HELD
-from se_rl.market.profile import MAX_MAKERS, MarketProfile
+from se_rl.market.profile import MarketProfile
 from se_rl.market.simulation import Markets
 
 Float = npt.NDArray[np.float64]
@@ -44,9 +45,10 @@ LARGE = len(SMALL_SHARES) + 2  # sizes from here on: their path and decay stand 
 class Evidence(NamedTuple):
     """What the facts are computed from; axis 0 of every array is the market.
 
-    mid [n, bars] ticks; spread [n, bars] ticks; volume [n, bars] lots; depth [n, looks, levels] lots at the best prices;
-    wealth [n, (informed, makers)] ticks x lots; sign_acf [m, lags] of trade signs, trade_lots [m] mean size of a trade;
-    response [k, sizes, bars] and pulse [k, bars] in ticks, NaN where an order failed.
+    mid [n, bars] ticks; spread [n, bars] ticks; volume [n, bars] lots; depth [n, looks, levels]
+    lots at the best prices; wealth [n, (informed, makers)] ticks x lots; sign_acf [m, lags] of
+    trade signs, trade_lots [m] mean size of a trade; response [k, sizes, bars] and pulse [k, bars]
+    in ticks, NaN where an order failed.
     """
 
     mid: Float
@@ -75,7 +77,8 @@ class Evidence(NamedTuple):
 
 
 class Fact(NamedTuple):
-    """A fact's name, the bands of its numbers by label, and the function that computes them in that order."""
+    """A fact's name, the bands of its numbers by label, and the function that computes them in that
+    order."""
 
     name: str
     bands: dict[str, tuple[float, float]]
@@ -85,7 +88,8 @@ class Fact(NamedTuple):
 def gather(
     profile: MarketProfile, *, seed: int, effort: float = 1.0
 ) -> tuple[Evidence, Start, dict[str, Any]]:
-    """Run the markets behind the facts; also the settled markets of the meta-orders, and counts for the card."""
+    """Run the markets behind the facts; also the settled markets of the meta-orders, and counts for
+    the card."""
     n, traced, orders = (
         max(least, round(size * effort)) for least, size in ((48, 600), (24, 96), (96, 4000))
     )
@@ -157,8 +161,8 @@ def _sign_run(n: int, profile: MarketProfile, *, seed: int, log: int) -> dict[st
 
 
 def sign_autocorrelation(signs: Float) -> Float:
-    """Autocorrelation of +-1 averaged between SIGN_EDGES, about their true mean 0: under long memory the mean of one
-    market's signs is far from 0, and taking it out would hide the memory."""
+    """Autocorrelation of +-1 averaged between SIGN_EDGES, about their true mean 0: under long
+    memory the mean of one market's signs is far from 0, and taking it out would hide the memory."""
     size = 2 ** int(np.ceil(np.log2(len(signs) + SIGN_EDGES[-1])))
     spectrum = abs(np.fft.rfft(signs, size)) ** 2
     acf = np.fft.irfft(spectrum)[: SIGN_EDGES[-1]] / (len(signs) - np.arange(SIGN_EDGES[-1]))
@@ -186,9 +190,11 @@ def power(x: npt.ArrayLike, y: npt.ArrayLike) -> float:
 
 
 def hill(moves: Float, share: float) -> float:
-    """Hill's estimate of the tail index from the largest `share` of absolute moves, all ties included.
+    """Hill's estimate of the tail index from the largest `share` of absolute moves, all ties
+    included.
 
-    Its threshold lies half-way to the next smaller value: mids move in half ticks, and each stands for what is around it.
+    Its threshold lies half-way to the next smaller value: mids move in half ticks, and each stands
+    for what is around it.
     """
     size = np.sort(abs(moves), axis=None)
     first = np.searchsorted(size, size[-max(2, int(share * size.size))])
@@ -220,7 +226,8 @@ def variance_ratio(e: Evidence) -> tuple[float, ...]:
 
 
 def clustering(e: Evidence) -> tuple[float, ...]:
-    """Autocorrelation of absolute moves: at lag 1, the least of all lags, and the exponent of its decay."""
+    """Autocorrelation of absolute moves: at lag 1, the least of all lags, and the exponent of its
+    decay."""
     acf = autocorrelation(abs(np.diff(e.mid)), LAGS)
     return float(acf[0]), float(acf.min()), -power(LAGS, acf)
 
@@ -231,14 +238,16 @@ def sign_memory(e: Evidence) -> tuple[float, ...]:
 
 
 def impact_size(e: Evidence) -> tuple[float, ...]:
-    """d of I = Y s_D (Q/V)^d by least squares over all sizes, and the least and largest Y for d = 1/2."""
+    """d of I = Y s_D (Q/V)^d by least squares over all sizes, and the least and largest Y for d =
+    1/2."""
     shares, peak = np.array(SHARES), _peaks(e)[len(SMALL_SHARES) :]
     y = peak / (e.daily_sd_ticks * np.sqrt(shares))
     return power(shares, peak), float(y.min()), float(y.max())
 
 
 def crossover(e: Evidence) -> tuple[float, ...]:
-    """Size in % of daily volume at which the line through the smallest size meets the power law of the impact exponent."""
+    """Size in % of daily volume at which the line through the smallest size meets the power law of
+    the impact exponent."""
     peak = _peaks(e)
     steepness, law = peak[0] / SMALL_SHARES[0], peak[len(SMALL_SHARES) :]
     if not (np.min(law) > 0 and steepness > 0):
@@ -252,7 +261,8 @@ def crossover(e: Evidence) -> tuple[float, ...]:
 
 
 def impact_path(e: Evidence) -> tuple[float, ...]:
-    """Impact half-way through an order worked at a constant rate, over that at its end; orders of 1 % and more."""
+    """Impact half-way through an order worked at a constant rate, over that at its end; orders of 1
+    % and more."""
     path = _path(e)
     return (float(path[ORDER_BARS // 2 - 1] / path[ORDER_BARS - 1]),)
 
@@ -269,7 +279,8 @@ def propagator(e: Evidence) -> tuple[float, ...]:
 
 
 def spread_and_depth(e: Evidence) -> tuple[float, ...]:
-    """Mean spread over daily volatility, in % (AAPL 2.8, AMZN 4.0), and lots at the best price over those of a trade."""
+    """Mean spread over daily volatility, in % (AAPL 2.8, AMZN 4.0), and lots at the best price over
+    those of a trade."""
     return (
         float(100.0 * e.spread.mean() / e.daily_sd_ticks),
         float(e.depth[..., 0].mean() / e.trade_lots.mean()),

@@ -1,4 +1,5 @@
-"""The same markets on a CUDA device: one thread per market runs the very source that the CPU runs (extra `gpu`)."""
+"""The same markets on a CUDA device: one thread per market runs the very source that the CPU runs
+(extra `gpu`)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.market_data import DataError
-from se_rl.market.kernel import make_kernel
-from se_rl.market.participants import FUNCTIONS, MESSAGES
+from se_rl.market.bar import FUNCTIONS
+from se_rl.market.compiling import make_kernel
+from se_rl.market.participants import ANSWER_FIELDS, MESSAGES, WISH_FIELDS
 from se_rl.market.simulation import Markets
 
 Int = npt.NDArray[np.int64]
@@ -23,9 +25,8 @@ MAX_REGISTERS = 128
 
 def cuda_module() -> Any:
     """numba.cuda, refused in one line where it or a device is missing."""
-    if "row_stack" not in vars(
-        np
-    ):  # numpy dropped the name; numba-cuda still looks it up when it loads
+    # numpy dropped the name; numba-cuda still looks it up when it loads
+    if "row_stack" not in vars(np):
         vars(np)["row_stack"] = np.vstack
     try:
         cuda: Any = import_module("numba.cuda")
@@ -57,11 +58,14 @@ def cuda_kernel() -> Any:
 
 
 class CudaMarkets:
-    """Markets whose state lives on the device: made from CPU markets, run there, and brought back on request."""
+    """Markets whose state lives on the device: made from CPU markets, run there, and brought back
+    on request."""
 
     def __init__(self, markets: Markets) -> None:
-        self._run, self._cuda, self.markets = cuda_kernel(), cuda_module(), markets
-        cuda = self._cuda
+        cuda = cuda_module()
+        self._run = cuda_kernel()
+        self._cuda = cuda
+        self.markets = markets
         self.book: Any = type(markets.books.book)(*(cuda.to_device(a) for a in markets.books.book))
         self.sim: Any = type(markets.sim)(*(cuda.to_device(a) for a in markets.sim))
         self._messages = cuda.to_device(np.zeros(markets.n, np.int64))
@@ -77,17 +81,18 @@ class CudaMarkets:
         self._cuda.synchronize()
 
     def _inputs(self, bars: int) -> tuple[Any, ...]:
-        """Wishes, answers, drift and events of so many quiet bars, kept on the device for the next run."""
+        """Wishes, answers, drift and events of so many quiet bars, kept on the device for the next
+        run."""
         if len(self._quiet) == 0 or self._quiet[0].shape[0] != bars:
             n, agents = self.markets.n, self.markets.agents
             counts = np.ascontiguousarray(np.broadcast_to(self.markets.events_per_bar, (bars, n)))
-            zeros = (
-                np.zeros((bars, n, agents, 4), np.int64),
-                np.zeros((bars, n, agents, 4), np.int64),
+            inputs = (
+                np.zeros((bars, n, agents, WISH_FIELDS), np.int64),
+                np.zeros((bars, n, agents, ANSWER_FIELDS), np.int64),
+                np.zeros((bars, n), np.int64),
+                counts,
             )
-            self._quiet = tuple(
-                self._cuda.to_device(a) for a in (*zeros, np.zeros((bars, n), np.int64), counts)
-            )
+            self._quiet = tuple(self._cuda.to_device(array) for array in inputs)
         return self._quiet
 
     def messages(self) -> Int:

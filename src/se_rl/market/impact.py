@@ -1,7 +1,9 @@
-"""Meta-orders in the simulated market: what an order of a given size does to the price, measured against no order.
+"""Meta-orders in the simulated market: what an order of a given size does to the price, measured
+against no order.
 
-Own impact is a paired difference: the same seeds run with and without the order. The run without it, less the news, is
-the control variate: under a random sign its mean is 0, so its coefficient may be fitted without bias.
+Own impact is a paired difference: the same seeds run with and without the order. The run without
+it, less the news, is the control variate: under a random sign its mean is 0, so its coefficient may
+be fitted without bias.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ SETTLE_BARS = 60
 
 
 class Paths(NamedTuple):
-    """Markets run under given schedules: mid and news [n, bars + 1] in ticks, lots filled and cash [n, bars], health [n]."""
+    """Markets run under given schedules: mid and news [n, bars + 1] in ticks, lots filled and cash
+    [n, bars], health [n]."""
 
     mid: Float
     news: Float
@@ -45,9 +48,11 @@ class Paths(NamedTuple):
 
 
 class MetaOrders(NamedTuple):
-    """Signed responses [n, sizes, bars] of the mid in ticks after each bar, per order; `kept` are orders that count.
+    """Signed responses [n, sizes, bars] of the mid in ticks after each bar, per order; `kept` are
+    orders that count.
 
-    An order counts where it was filled whole and no book was ever one-sided; the others are failures, never free.
+    An order counts where it was filled whole and no book was ever one-sided; the others are
+    failures, never free.
     """
 
     shares: Float
@@ -75,7 +80,8 @@ class Start:
         return self.markets
 
     def run(self, lots: Int) -> Paths:
-        """Market orders of `lots` [n, bars] at the start of each bar: positive buys, negative sells."""
+        """Market orders of `lots` [n, bars] at the start of each bar: positive buys, negative
+        sells."""
         markets, bars = self.again(), lots.shape[1]
         wishes = np.zeros((bars, self.n, 1, 4), np.int64)
         wishes[:, :, 0, :2] = np.stack(
@@ -104,7 +110,8 @@ def even_slices(lots: int, *, bars: int, after: int = 0) -> Int:
 def meta_orders(
     start: Start, *, daily_volume: float, shares: tuple[float, ...] = SMALL_SHARES + SHARES
 ) -> MetaOrders:
-    """Orders of every size on the same seeds with random signs: T bars of equal slices, then 3 T bars of decay."""
+    """Orders of every size on the same seeds with random signs: T bars of equal slices, then 3 T
+    bars of decay."""
     lots = np.array([max(1, round(share * daily_volume)) for share in shares])
     slices = [even_slices(size, bars=ORDER_BARS, after=3 * ORDER_BARS) for size in lots]
     return _paired(start, np.stack(slices), daily_volume=daily_volume)
@@ -137,7 +144,8 @@ def _paired(start: Start, schedules: Int, *, daily_volume: float) -> MetaOrders:
 
 
 def less_control(values: Float, control: Float) -> Float:
-    """`values` less the fitted multiple of a control whose true mean is 0, row by row of a sample along axis 0."""
+    """`values` less the fitted multiple of a control whose true mean is 0, row by row of a sample
+    along axis 0."""
     spread = (control**2).sum(axis=0)
     slope = np.divide(
         (values * control).sum(axis=0), spread, out=np.zeros_like(spread), where=spread > 0
@@ -157,7 +165,8 @@ def news_ticks(markets: Markets) -> Float:
 
 
 class RoundTrips(NamedTuple):
-    """Profits [n] in ticks x lots per lot bought, of random schedules that end flat; `shape` [n, 2] are bars to buy, to sell."""
+    """Profits [n] in ticks x lots per lot bought, of random schedules that end flat; `shape` [n, 2]
+    are bars to buy, to sell."""
 
     profit: Float
     shape: Int
@@ -168,9 +177,11 @@ class RoundTrips(NamedTuple):
 def round_trips(
     start: Start, *, daily_volume: float, rng: np.random.Generator, bars: int = 60
 ) -> RoundTrips:
-    """Random net-zero schedules of market orders: in over some bars, out over others, and wild ones with many turns.
+    """Random net-zero schedules of market orders: in over some bars, out over others, and wild ones
+    with many turns.
 
-    The gain from holding through news has mean 0 and is taken out, so that small systematic profits would show.
+    The gain from holding through news has mean 0 and is taken out, so that small systematic profits
+    would show.
     """
     lots, shape = _net_zero(rng, start.n, bars=bars, daily_volume=daily_volume)
     paths = start.run(lots)
@@ -184,7 +195,8 @@ def round_trips(
 def _net_zero(
     rng: np.random.Generator, n: int, *, bars: int, daily_volume: float
 ) -> tuple[Int, Int]:
-    """[n, bars] signed lots that sum to 0, and the numbers of bars in and out (0, 0 for the wild ones)."""
+    """[n, bars] signed lots that sum to 0, and the numbers of bars in and out (0, 0 for the wild
+    ones)."""
     lots, shape = np.zeros((n, bars), np.int64), np.zeros((n, 2), np.int64)
     sizes = np.maximum(
         2, daily_volume * np.exp(rng.uniform(np.log(0.0005), np.log(0.01), n))

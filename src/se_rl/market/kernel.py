@@ -1,18 +1,14 @@
-"""The order book: price-time priority in integer ticks and integer quantities, one source for Python, CPU and GPU.
+"""The order book: price-time priority in integer ticks and integer quantities, one source for
+Python, CPU and GPU.
 
-These functions and those of ladder.py are plain Python; `make_kernel(jit)` compiles a copy of them all. They neither
-allocate nor raise, and touch book `b` only, so that a book's result depends on its own messages alone.
+These functions and those of price_levels.py are plain Python; `make_kernel(jit)` compiles them all.
+They neither allocate nor raise, and touch book `b` only, so that a book's result depends on its own
+messages alone.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
-from pathlib import Path
-from types import FunctionType, ModuleType, SimpleNamespace
-from typing import Any
-
-from se_rl.market import price_levels
+from se_rl.market.layout import own_functions
 from se_rl.market.price_levels import (
     BASE,
     CANCEL,
@@ -52,9 +48,8 @@ from se_rl.market.price_levels import (
     VOLUME,
     Book,
     reduce,
-    rest,
-    unlink,
 )
+from se_rl.market.price_window import rest, unlink
 
 
 def limit(book: Book, b: int, side: int, price: int, quantity: int, owner: int, ident: int) -> int:
@@ -93,7 +88,8 @@ def market(book: Book, b: int, side: int, quantity: int, owner: int, ident: int)
 
 
 def cancel(book: Book, b: int, slot: int, quantity: int) -> int:
-    """Take back this much of an order, all of it if quantity is 0 or more than is left; the quantity taken back."""
+    """Take back this much of an order, all of it if quantity is 0 or more than is left; the
+    quantity taken back."""
     resting = int(book.orders[b, slot, QUANTITY])
     if resting == 0:
         book.meta[b, UNKNOWN] += 1
@@ -106,7 +102,8 @@ def cancel(book: Book, b: int, slot: int, quantity: int) -> int:
 
 
 def replace(book: Book, b: int, slot: int, price: int, quantity: int) -> int:
-    """New price and quantity left; less at the same price keeps its place, else it queues anew (and may trade).
+    """New price and quantity left; less at the same price keeps its place, else it queues anew (and
+    may trade).
 
     The slot where it now rests, or -1; refused numbers leave the order as it was.
     """
@@ -141,7 +138,8 @@ def handle(
     owner: int,
     ident: int,
 ) -> int:
-    """One message of any kind; `slot` matters to CANCEL and REPLACE only. The slot where its order rests, or -1."""
+    """One message of any kind; `slot` matters to CANCEL and REPLACE only. The slot where its order
+    rests, or -1."""
     if kind == LIMIT:
         return limit(book, b, side, price, quantity, owner, ident)
     if kind == CANCEL:
@@ -168,7 +166,8 @@ def acceptable(book: Book, b: int, price: int, quantity: int) -> bool:
 def sweep(
     book: Book, b: int, side: int, limit_key: int, quantity: int, owner: int, ident: int
 ) -> int:
-    """Match up to the key and the collar, count what is left as dropped; the quantity that was filled."""
+    """Match up to the key and the collar, count what is left as dropped; the quantity that was
+    filled."""
     meta, theirs = book.meta, TOUCH + 1 - side
     left = match(
         book, b, side, min(limit_key, meta[b, theirs] + meta[b, COLLAR]), quantity, owner, ident
@@ -180,7 +179,8 @@ def sweep(
 def match(
     book: Book, b: int, side: int, limit_key: int, quantity: int, owner: int, ident: int
 ) -> int:
-    """Fill against the other side up to the key (in that side's keys), first come first served; the quantity left."""
+    """Fill against the other side up to the key (in that side's keys), first come first served; the
+    quantity left."""
     meta, orders, other = book.meta, book.orders, 1 - side
     while quantity > 0 and meta[b, TOUCH + other] <= limit_key:
         row = meta[b, TOUCH + other] - meta[b, BASE + other]
@@ -230,46 +230,4 @@ def record(book: Book, b: int, slot: int, size: int, side: int, owner: int, iden
     log[b, n, TAKER_SIDE] = side
 
 
-FUNCTIONS = (limit, take, market, cancel, replace, handle, acceptable, sweep, match, record)
-
-
-def make_kernel(
-    jit: Callable[[Callable[..., Any]], Any], *more: Callable[..., Any]
-) -> SimpleNamespace:
-    """All functions of this module and ladder.py, and `more` that call them, compiled by `jit` and calling one another.
-
-    `more` may import the kernel's functions by any name, and see the upper-case constants and modules of their files.
-
-    `source_hash` changes with their files. numba's disk cache looks at the caller's file alone and would run old machine
-    code after an edit here, so a cached caller must hold the hash as a closure variable (book.py shows how).
-    """
-    functions = (*price_levels.FUNCTIONS, *FUNCTIONS, *more)
-    seen = {name: value for function in functions for name, value in function.__globals__.items()}
-    names = {
-        name: value
-        for name, value in seen.items()
-        if name.isupper() or isinstance(value, ModuleType)
-    }
-    every = (
-        (name, value) for function in functions for name, value in function.__globals__.items()
-    )
-    clash = next(
-        (n for n, value in every if n.isupper() and isinstance(value, int) and value != names[n]),
-        None,
-    )
-    if clash is not None:
-        raise NameError(
-            f"{clash} has two values in the files of the kernel's functions; rename one of them"
-        )
-    names["__name__"] = __name__
-    compiled = {f.__name__: jit(FunctionType(f.__code__, names, f.__name__)) for f in functions}
-    imported = {
-        name: value
-        for name, value in seen.items()
-        if isinstance(value, FunctionType) and value in functions
-    }
-    names |= {name: compiled[value.__name__] for name, value in imported.items()}  # under any alias
-    names |= compiled
-    files = sorted({function.__code__.co_filename for function in functions})
-    digest = hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()
-    return SimpleNamespace(**compiled, source_hash=int(digest[:15], 16))
+FUNCTIONS = own_functions(globals())

@@ -1,8 +1,9 @@
-"""MarketProfile: the numbers that every participant of the simulated market reads, each with its range.
+"""MarketProfile: the numbers that every participant of the simulated market reads, each with its
+range.
 
-Time is counted in units, of which a minute has `units_per_minute`; rates are per unit. Prices are in ticks, quantities in
-lots. The kernel knows integers only, so that CPU and GPU agree to the last bit: `numbers()` turns a profile into integer
-parameters and lookup tables.
+Time is counted in units, of which a minute has `units_per_minute`; rates are per unit. Prices are
+in ticks, quantities in lots. The kernel reads integers only, so that CPU and GPU agree to the last
+bit: participants.py turns a profile into them.
 """
 
 from __future__ import annotations
@@ -11,19 +12,14 @@ from dataclasses import field, fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from se_rl.config import settings
 from se_rl.data.market_data import DataError
-
-Int = npt.NDArray[np.int64]
 
 FIXED = 2**16
 """Fractions of a tick: values, shifts and log volatility are kept in 1/65536."""
 PROBABILITY = 2**31
 """Random draws lie in [0, 2**31); a probability p is the threshold p * 2**31."""
-NORMALS, DRAWS, LONGEST_SKEW, VOLATILITIES = 1024, 1024, 2048, 513
-MAX_MAKERS, MAX_LEVELS, PARENTS = 3, 16, 32
 
 
 def _number(default: float, low: float, high: float, help: str) -> Any:
@@ -32,7 +28,8 @@ def _number(default: float, low: float, high: float, help: str) -> Any:
 
 @settings
 class MarketProfile:
-    """What the market's participants are like; every number must lie in its range (`PROFILE_RANGES`)."""
+    """What the market's participants are like; every number must lie in its range
+    (`PROFILE_RANGES`)."""
 
     units_per_minute: float = _number(
         10.0, 2.0, 40.0, "units in a minute: the pace of everything at once"
@@ -112,109 +109,6 @@ class MarketProfile:
 
 
 PROFILE_RANGES: dict[str, tuple[float, float]] = {
-    f.name: f.metadata["range"] for f in fields(MarketProfile)
+    number.name: number.metadata["range"] for number in fields(MarketProfile)
 }
 """What a profile may say: name -> (lowest, highest)."""
-
-EVENTS = ("noise_market", "noise_limit", "noise_cancel", "maker", "informed", "momentum", "news")
-"""What can happen in the market, in the order of the kernel's thresholds."""
-
-MARKET_BELOW, LIMIT_BELOW, CANCEL_BELOW, MAKER_BELOW, INFORMED_BELOW, MOMENTUM_BELOW = range(6)
-(
-    LIMIT_TICKS,
-    PARENT_BELOW,
-    IMBALANCE_TILT,
-    MAKERS,
-    LEVELS,
-    LOTS,
-    HALF_SPREAD,
-    LAG_DIVISOR,
-    FORGET_DIVISOR,
-) = range(6, 15)
-(
-    IMBALANCE_SHIFT,
-    INFORMED_THRESHOLD,
-    INFORMED_NOISE,
-    MOMENTUM_THRESHOLD,
-    MOMENTUM_DIVISOR,
-    NEWS_STEP,
-) = range(15, 21)
-VOL_DIVISOR, VOL_STEP, LEARN_DIVISOR, STRESS_BELOW, CALM_BELOW, STRESS_SPREAD, STRESS_VOLATILITY = (
-    range(21, 28)
-)
-NORMAL = 28  # here begin the tables
-FAT_TAIL = NORMAL + NORMALS
-SIZES = FAT_TAIL + NORMALS
-LENGTHS = SIZES + DRAWS
-SKEW = LENGTHS + DRAWS
-VOLATILITY = SKEW + LONGEST_SKEW
-NUMBERS = VOLATILITY + VOLATILITIES
-"""Where each number stands in a profile's row: parameters, then tables of quantiles of a normal and a fat-tailed variable
-(1/4096), of order sizes in lots and parents' lengths in slices, of quote shifts (1/FIXED ticks) by inventory in lots, and
-of volatility factors (1/4096) by log volatility in 1/64."""
-
-
-def event_rates(profile: MarketProfile, pool: int) -> dict[str, float]:
-    """Events per unit by kind. A cancel looks at one of `pool` order slots, so that each resting order has the same hazard."""
-    return {
-        "noise_market": profile.noise_market_rate,
-        "noise_limit": 2.0 * profile.noise_limit_rate * round(profile.noise_limit_ticks),
-        "noise_cancel": profile.noise_cancel_rate * pool,
-        "maker": profile.maker_wake_rate * round(profile.makers),
-        "informed": profile.informed_rate,
-        "momentum": profile.momentum_rate,
-        "news": 1.0,
-    }
-
-
-def numbers(profile: MarketProfile, *, pool: int) -> Int:
-    """The row of integers that the kernel reads for a profile."""
-    from scipy.special import ndtri, stdtrit
-
-    middle = (np.arange(NORMALS) + 0.5) / NORMALS
-    even = (np.arange(DRAWS) + 0.5) / DRAWS
-    tail = stdtrit(profile.news_tail, middle)
-    inventory = np.arange(LONGEST_SKEW, dtype=np.float64)
-    log_volatility = (np.arange(VOLATILITIES) - VOLATILITIES // 2) / 64.0
-    parts = (
-        _parameters(profile, event_rates(profile, pool)),
-        ndtri(middle) * 4096,
-        tail / tail.std() * 4096,
-        np.minimum(np.floor(even ** (-1.0 / profile.size_tail)), 50),
-        np.minimum(np.floor(even ** (-1.0 / profile.parent_tail)), 10_000),
-        profile.maker_skew * inventory**profile.maker_skew_power * FIXED,
-        # the mean of exp(2x) is divided out, so that clustering moves volatility around without raising it
-        np.exp(log_volatility - profile.news_clustering**2) * 4096,
-    )
-    return np.rint(np.concatenate(parts)).astype(np.int64)
-
-
-def _parameters(p: MarketProfile, rates: dict[str, float]) -> npt.NDArray[np.float64]:
-    shares = np.cumsum([rates[name] for name in EVENTS]) / sum(rates.values())
-    wakes = p.maker_wake_rate
-    values = {
-        **dict(enumerate(shares[:-1] * PROBABILITY)),
-        LIMIT_TICKS: round(p.noise_limit_ticks),
-        PARENT_BELOW: p.parent_share * PROBABILITY,
-        IMBALANCE_TILT: p.imbalance_response * 1024,
-        MAKERS: round(p.makers),
-        LEVELS: round(p.maker_levels),
-        LOTS: round(p.maker_lots),
-        HALF_SPREAD: p.maker_half_spread * FIXED,
-        LAG_DIVISOR: max(1.0, p.maker_lag * wakes) * 16,
-        FORGET_DIVISOR: max(1.0, p.maker_memory * wakes),
-        IMBALANCE_SHIFT: p.maker_imbalance * FIXED,
-        INFORMED_THRESHOLD: p.informed_threshold * FIXED,
-        INFORMED_NOISE: p.informed_noise * FIXED,
-        MOMENTUM_THRESHOLD: p.momentum_threshold * FIXED,
-        MOMENTUM_DIVISOR: max(1.0, p.momentum_memory),
-        NEWS_STEP: p.news_volatility * FIXED,
-        VOL_DIVISOR: max(1.0, p.news_memory),
-        VOL_STEP: p.news_clustering * np.sqrt(2.0 / max(1.0, p.news_memory)) * FIXED,
-        LEARN_DIVISOR: 1.0 / p.learning if p.learning > 0 else 2.0**40,
-        STRESS_BELOW: p.stress_rate * PROBABILITY,
-        CALM_BELOW: p.calm_rate * PROBABILITY,
-        STRESS_SPREAD: p.stress_spread * FIXED,
-        STRESS_VOLATILITY: p.stress_volatility * 4096,
-    }
-    return np.array([values[i] for i in range(NORMAL)])

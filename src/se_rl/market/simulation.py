@@ -1,8 +1,9 @@
 """Markets: thousands of simulated exchanges stepped together, on CPU threads.
 
-Each market is a book with its participants; a bar is a fixed number of events. Executing agents hand in one wish per bar
-(nothing, take, post) and get back what was filled. Same seed, same market, to the last bit: whatever the number of
-threads, the markets beside it, or the device (`gpu.py` runs the same source).
+Each market is a book with its participants; a bar is a fixed number of events. Executing agents
+hand in one wish per bar (nothing, take, post) and get back what was filled. Same seed, same market,
+to the last bit: whatever the number of threads, the markets beside it, or the device (`gpu.py` runs
+the same source).
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.market_data import DataError
-from se_rl.market import participants, price_levels
+from se_rl.market import participants as at
+from se_rl.market import price_levels
+from se_rl.market.bar import FUNCTIONS
 from se_rl.market.book import CPU_JIT, Books
-from se_rl.market.kernel import make_kernel
-from se_rl.market.participants import FIRST_AGENT, FUNCTIONS, STATE_FIELDS, STREAMS, Sim
-from se_rl.market.profile import FIXED, MAX_MAKERS, MarketProfile, event_rates, numbers
+from se_rl.market.compiling import make_kernel
+from se_rl.market.participants import MAX_MAKERS, STREAMS, Sim, event_rates, numbers
+from se_rl.market.profile import FIXED, MarketProfile
 
 Int = npt.NDArray[np.int64]
 
@@ -28,23 +31,29 @@ START_TICKS = 10_000
 """The price at which every market starts; only differences to it mean something."""
 FAMILY = 32
 """Consecutive seeds that share a clock: the threads of a GPU's warp."""
-BAR_FIELDS = (
-    "open",
-    "high",
-    "low",
-    "close",
-    "volume",
-    "cash",
-    "signed_volume",
-    "bid",
-    "ask",
-    "news",
-    "messages",
-)
-"""What `run` records per bar: mids are twice the price in ticks, cash is ticks x lots, news in 1/FIXED ticks."""
+SEEDS_APART = 6
+"""Streams that are seeded from one number: a market with more of them keeps these six."""
+BAR_COLUMNS = {
+    "open": at.BAR_OPEN,
+    "high": at.BAR_HIGH,
+    "low": at.BAR_LOW,
+    "close": at.LAST_MID,
+    "volume": at.TRADED,
+    "cash": at.TRADED_CASH,
+    "signed_volume": at.SIGNED_VOLUME,
+    "bid": at.BAR_BID,
+    "ask": at.BAR_ASK,
+    "news": at.NEWS,
+    "messages": at.MESSAGES,
+}
+"""What `run` records per bar, and the column of the state it stands in.
+
+Mids (open to close) are twice the price in ticks, cash is ticks x lots, news in 1/FIXED ticks.
+"""
+_RECORDED = tuple(BAR_COLUMNS.values())
 
 KERNEL = make_kernel(CPU_JIT, *FUNCTIONS)
-_run_bar, _best, _fixed_widths = KERNEL.run_bar, KERNEL.best, KERNEL.fixed_widths
+_run_bar, _fixed_widths = KERNEL.run_bar, KERNEL.fixed_widths
 
 
 @CPU_JIT
@@ -55,18 +64,8 @@ def _bars(book, sim, wishes, answers, drift, events, record, b):  # type: ignore
     for k in range(events.shape[0]):
         _run_bar(book, sim, wishes[k], answers[k], drift[k], events[k], b)
         if record.shape[0] > 0:
-            state = sim.state
-            record[k, b, 0] = state[b, participants.BAR_OPEN]
-            record[k, b, 1] = state[b, participants.BAR_HIGH]
-            record[k, b, 2] = state[b, participants.BAR_LOW]
-            record[k, b, 3] = state[b, participants.LAST_MID]
-            record[k, b, 4] = state[b, participants.TRADED]
-            record[k, b, 5] = state[b, participants.TRADED_CASH]
-            record[k, b, 6] = state[b, participants.SIGNED_VOLUME]
-            record[k, b, 7] = _best(book, b, price_levels.BUY, 0)
-            record[k, b, 8] = _best(book, b, price_levels.SELL, 0)
-            record[k, b, 9] = state[b, participants.NEWS]
-            record[k, b, 10] = state[b, participants.MESSAGES]
+            for i in range(len(_RECORDED)):
+                record[k, b, i] = sim.state[b, _RECORDED[i]]
 
 
 def _make_callers(source_hash: int) -> SimpleNamespace:
@@ -104,69 +103,74 @@ class Markets:
         warm_up_bars: int = 20,
         parallel: bool = True,
     ) -> None:
-        chosen = (
-            [profile or MarketProfile()] if not isinstance(profile, Sequence) else list(profile)
-        )
+        chosen = list(profile) if isinstance(profile, Sequence) else [profile or MarketProfile()]
         if len(chosen) not in (1, n):
             raise DataError(
                 f"{len(chosen)} profiles for {n} markets; give one for all, or one each"
             )
-        self.n, self.agents, self.profiles, self.warm_up_bars = n, agents, chosen, warm_up_bars
+        self.n = n
+        self.agents = agents
+        self.profiles = chosen
+        self.warm_up_bars = warm_up_bars
         self.books = Books(
             n,
             levels=levels,
             orders=orders,
             log=log,
-            owners=FIRST_AGENT + agents + 1,
+            owners=at.FIRST_AGENT + agents + 1,
             ids=0,
             collar=round(chosen[0].collar),
             prevent_self_trade=True,
         )
-        rows = np.arange(n) % len(chosen)
-        self.books.total(price_levels.COLLAR)[:] = [round(chosen[row].collar) for row in rows]
+        self._rows = np.arange(n) % len(chosen)
+        self._run = _CALL.parallel if parallel else _CALL.serial
+        collars = [round(each.collar) for each in chosen]
+        self.books.total(price_levels.COLLAR)[:] = np.array(collars)[self._rows]
         self.sim = Sim(
-            state=np.zeros((n, STATE_FIELDS + agents), np.int64),
-            numbers=np.stack([numbers(p, pool=orders) for p in chosen]),
+            state=np.zeros((n, at.STATE_FIELDS + agents), np.int64),
+            numbers=np.stack([numbers(each, pool=orders) for each in chosen]),
         )
-        self.events_per_bar = np.array(
-            [round(p.units_per_minute * sum(event_rates(p, orders).values())) for p in chosen],
-            np.int64,
-        )[rows]
-        self._rows, self._run = rows, _CALL.parallel if parallel else _CALL.serial
+        self.events_per_bar = np.array([_events_per_bar(each, orders) for each in chosen])[
+            self._rows
+        ]
         self.reset(np.arange(n) if seeds is None else seeds)
 
     def reset(self, seeds: npt.ArrayLike) -> None:
-        """Start every market anew from its seed: an empty book, then `warm_up_bars` bars in which it fills."""
+        """Start every market anew from its seed: an empty book, which fills in `warm_up_bars`."""
         self.seeds = np.broadcast_to(np.asarray(seeds, np.int64), (self.n,)).copy()
         self.books.reset()
         state = self.sim.state
         state[:] = 0
-        for field in (participants.VALUE, participants.TREND):
-            state[:, field] = START_TICKS * FIXED
-        state[:, participants.REFERENCE : participants.REFERENCE + MAX_MAKERS] = START_TICKS * FIXED
-        state[:, participants.LAST_MID] = 2 * START_TICKS
-        state[:, participants.PROFILE] = self._rows
-        state[:, participants.STREAM : participants.STREAM + STREAMS] = stream_seeds(self.seeds)
-        state[:, participants.QUOTE :] = -1
+        state[:, at.VALUE] = START_TICKS * FIXED
+        state[:, at.TREND] = START_TICKS * FIXED
+        state[:, at.REFERENCE : at.REFERENCE + MAX_MAKERS] = START_TICKS * FIXED
+        state[:, at.LAST_MID] = 2 * START_TICKS
+        state[:, at.PROFILE] = self._rows
+        state[:, at.STREAM : at.STREAM + STREAMS] = stream_seeds(self.seeds)
+        state[:, at.QUOTE : at.QUOTE + at.QUOTES] = -1
+        state[:, at.AGENT_SLOT :] = -1
         if self.warm_up_bars:
             self.run(self.warm_up_bars, record=False)
-        state[:, participants.BROKEN] = 0
+        state[:, at.BROKEN] = 0
         self.books.book.owners[:] = 0
-        state[:, participants.SEEN_SHARES : participants.SEEN_SHARES + MAX_MAKERS] = 0
+        state[:, at.SEEN_SHARES : at.SEEN_SHARES + MAX_MAKERS] = 0
 
     def step(
         self, wishes: Int | None = None, *, drift: Int | None = None, events: Int | None = None
     ) -> Int:
-        """One bar. `wishes` [n, agents, 4] are kind, side, price in ticks and lots; the answers [n, agents, 4] are lots
-        filled, of these passively, cash in ticks x lots, lots still resting."""
-        each = None if wishes is None else wishes[None]
-        return self.run(
+        """One bar: from wishes [n, agents, WISH_FIELDS] to answers [n, agents, ANSWER_FIELDS].
+
+        A wish is kind, side, price in ticks and lots; an answer is lots filled, of these
+        passively, cash in ticks x lots, and lots still resting.
+        """
+        answers = self.run(
             1,
-            each,
+            None if wishes is None else wishes[None],
             drift=None if drift is None else drift[None],
             events=None if events is None else events[None],
             record=False,
-        )[1][0]
+        )[1]
+        return answers[0]
 
     def run(
         self,
@@ -177,37 +181,42 @@ class Markets:
         events: Int | None = None,
         record: bool = True,
     ) -> tuple[dict[str, Int], Int]:
-        """Many bars at once, with wishes [bars, n, agents, 4] known in advance; the bars [bars, n] and the answers.
+        """Many bars at once, with wishes [bars, n, agents, WISH_FIELDS] known in advance.
 
-        `drift` [bars, n] moves the public value (1/FIXED ticks over the bar), `events` [bars, n] replaces the number of
-        events: that is how a market becomes the twin of a session.
+        Returns the bars [bars, n] by name and the answers. `drift` [bars, n] moves the public
+        value (1/FIXED ticks over the bar), `events` [bars, n] replaces the number of events: that
+        is how a market becomes the twin of a session.
         """
-        shape = (bars, self.n, self.agents, 4)
-        asked = (
-            np.zeros(shape, np.int64) if wishes is None else np.ascontiguousarray(wishes, np.int64)
-        )
-        if asked.shape != shape:
-            raise DataError(
-                f"wishes have shape {asked.shape}, expected {shape} = bars x markets x agents x 4"
-            )
-        moves = (
-            np.zeros((bars, self.n), np.int64)
-            if drift is None
-            else np.ascontiguousarray(drift, np.int64)
-        )
-        counts = np.tile(self.events_per_bar, (bars, 1)) if events is None else events
-        answers = np.zeros(shape, np.int64)
-        kept = np.zeros((bars if record else 0, self.n, len(BAR_FIELDS)), np.int64)
+        asked = self._asked(bars, wishes)
+        if drift is None:
+            drift = np.zeros((bars, self.n), np.int64)
+        if events is None:
+            events = np.tile(self.events_per_bar, (bars, 1))
+        answers = np.zeros((bars, self.n, self.agents, at.ANSWER_FIELDS), np.int64)
+        kept = np.zeros((bars if record else 0, self.n, len(BAR_COLUMNS)), np.int64)
         self._run(
             self.books.book,
             self.sim,
             asked,
             answers,
-            moves,
-            np.ascontiguousarray(counts, np.int64),
+            np.ascontiguousarray(drift, np.int64),
+            np.ascontiguousarray(events, np.int64),
             kept,
         )
-        return {name: kept[..., i] for i, name in enumerate(BAR_FIELDS)}, answers
+        return {name: kept[..., i] for i, name in enumerate(BAR_COLUMNS)}, answers
+
+    def _asked(self, bars: int, wishes: Int | None) -> Int:
+        """The wishes in the kernel's shape; none at all are zeros."""
+        shape = (bars, self.n, self.agents, at.WISH_FIELDS)
+        if wishes is None:
+            return np.zeros(shape, np.int64)
+        asked = np.ascontiguousarray(wishes, np.int64)
+        if asked.shape != shape:
+            raise DataError(
+                f"wishes have shape {asked.shape}, expected {shape} = "
+                f"bars x markets x agents x {at.WISH_FIELDS}"
+            )
+        return asked
 
     def copy_state(self) -> list[npt.NDArray[Any]]:
         """Everything that changes, copied: `restore_state` brings the markets back to this moment."""
@@ -221,27 +230,37 @@ class Markets:
     @property
     def mid_ticks(self) -> npt.NDArray[np.float64]:
         """The midpoint of each market in ticks (the last one known where a side is empty)."""
-        return self.sim.state[:, participants.LAST_MID] / 2.0
+        return self.sim.state[:, at.LAST_MID] / 2.0
 
     @property
     def broken(self) -> npt.NDArray[np.bool_]:
-        """Markets in which a side of the book was empty at the end of a bar: their outcome is void, never free."""
-        return self.sim.state[:, participants.BROKEN] > 0
+        """Markets in which a side of the book was empty at the end of a bar: their outcome is void,
+        never free."""
+        return self.sim.state[:, at.BROKEN] > 0
 
     def _arrays(self) -> list[npt.NDArray[Any]]:
         return [*self.books.book, self.sim.state]
 
 
+def _events_per_bar(profile: MarketProfile, orders: int) -> int:
+    """Events in a bar of one minute, in a book of `orders` slots."""
+    return round(profile.units_per_minute * sum(event_rates(profile, orders).values()))
+
+
 def stream_seeds(seeds: Int) -> Int:
     """Start values of each market's streams: a hash of seed and stream, never 0, in [1, 2**32).
 
-    The clock, which says who acts when, is shared by the family of seeds with the same seed // FAMILY: neighbours on a
-    GPU then do the same kind of thing at the same time, worth a factor of three. What they do is drawn by each alone.
-    Seeds that are FAMILY apart have clocks of their own.
+    The clock, which says who acts when, is shared by the family of seeds with the same
+    seed // FAMILY: neighbours on a GPU then do the same kind of thing at the same time, worth a
+    factor of three. What they do is drawn by each alone. Seeds that are FAMILY apart have clocks of
+    their own. Streams come in groups of SEEDS_APART: a further group leaves those before it alone.
     """
-    owner = np.repeat(seeds.astype(np.uint64)[:, None], STREAMS, axis=1)
-    owner[:, participants.CLOCK] //= np.uint64(FAMILY)
-    x: npt.NDArray[Any] = owner * np.uint64(STREAMS) + np.arange(1, STREAMS + 1, dtype=np.uint64)
+    stream = np.arange(STREAMS, dtype=np.uint64)
+    owner = np.repeat(seeds.astype(np.uint64)[:, None], STREAMS, axis=1)  # [market, stream]
+    owner[:, at.CLOCK] //= np.uint64(FAMILY)
+    owner += (stream // np.uint64(SEEDS_APART)) << np.uint64(48)
+    x: npt.NDArray[Any] = owner * np.uint64(SEEDS_APART)
+    x = x + stream % np.uint64(SEEDS_APART) + np.uint64(1)
     x = x * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ np.right_shift(x, np.uint64(shift))) * np.uint64(factor)

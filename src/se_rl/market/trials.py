@@ -1,8 +1,10 @@
-"""Execution policies tried in the simulated market: constant ones on a grid, and one rule that looks at the market.
+"""Execution policies tried in the simulated market: constant ones on a grid, and one rule that
+looks at the market.
 
-Costs are in ticks per lot against the mid at arrival. Every policy meets the same seeds, as a buy and as a sell, so that
-policies are compared in pairs. What is left at the end is taken by market orders; an order that is not filled even then,
-or whose book broke, is a failure with a count, never a free fill.
+Costs are in ticks per lot against the mid at arrival. Every policy meets the same seeds, as a buy
+and as a sell, so that policies are compared in pairs. What is left at the end is taken by market
+orders; an order that is not filled even then, or whose book broke, is a failure with a count, never
+a free fill.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ Int = npt.NDArray[np.int64]
 MULTIPLES = (0.5, 1.0, 2.0, 4.0, float(ORDER_BARS))
 """Lots offered in a bar as multiples of the TWAP slice; the last posts the whole order at once."""
 OFFSETS: tuple[int | str, ...] = ("market", -1, 0, 1, 2, 4)
-"""Where: a market order, or a limit order so many ticks behind the own touch (-1: one tick inside the spread)."""
+"""Where: a market order, or a limit order so many ticks behind the own touch (-1: one tick inside
+the spread)."""
 PARTICIPATIONS = (0.10, 0.25)
 """Parent orders as shares of the volume traded while they are worked."""
 LATE_BARS = 15
@@ -31,7 +34,8 @@ LATE_BARS = 15
 
 
 class View(NamedTuple):
-    """What a policy may look at before a bar: the bar, the parent's lots; per market lots left, side (+1 buy), the touch."""
+    """What a policy may look at before a bar: the bar, the parent's lots; per market lots left,
+    side (+1 buy), the touch."""
 
     bar: int
     left: Int
@@ -42,7 +46,8 @@ class View(NamedTuple):
 
 
 class MetaorderOutcome(NamedTuple):
-    """Cost per market in ticks per lot, the part of it that is luck with the news, which orders count, messages."""
+    """Cost per market in ticks per lot, the part of it that is luck with the news, which orders
+    count, messages."""
 
     cost: Float
     luck: Float
@@ -55,7 +60,8 @@ Policy = Callable[[View], tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]]
 
 
 def execute(start: Start, policy: Policy, *, lots: int, sign: Int) -> MetaorderOutcome:
-    """Work a parent order of `lots` in every market, to buy (+1) or sell (-1), over ORDER_BARS bars."""
+    """Work a parent order of `lots` in every market, to buy (+1) or sell (-1), over ORDER_BARS
+    bars."""
     markets = start.again()
     arrival, news = markets.mid_ticks, news_ticks(markets)
     left, cash = np.full(start.n, lots, np.int64), np.zeros(start.n)
@@ -70,7 +76,8 @@ def execute(start: Start, policy: Policy, *, lots: int, sign: Int) -> MetaorderO
         for field, values in enumerate(columns):
             wishes[0, :, 0, field] = values
         record, answers = markets.run(1, wishes)
-        # the news meets what was left before the bar: known in advance, so this has mean 0 whatever the policy
+        # the news meets what was left before the bar: known in advance, so this has mean 0 whatever
+        # the policy
         moved = news_ticks(markets)
         luck += sign * left * (moved - news) / lots
         news = moved
@@ -83,7 +90,8 @@ def execute(start: Start, policy: Policy, *, lots: int, sign: Int) -> MetaorderO
 
 
 def constant(multiple: float, offset: int | str) -> Policy:
-    """So many TWAP slices in each bar, always as a market order or always so far from the own touch."""
+    """So many TWAP slices in each bar, always as a market order or always so far from the own
+    touch."""
 
     def policy(view: View) -> tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]:
         due = np.rint(even_total(view, multiple) - (view.lots - view.left)).astype(np.int64)
@@ -118,7 +126,8 @@ def both_ways(start: Start, policy: Policy, *, lots: int) -> MetaorderOutcome:
 
 
 def compare(tried: MetaorderOutcome, twap: MetaorderOutcome) -> dict[str, Any]:
-    """Cost over that of TWAP as a share of TWAP's cost, paired by seed, with its standard error and failures."""
+    """Cost over that of TWAP as a share of TWAP's cost, paired by seed, with its standard error and
+    failures."""
     kept = tried.kept & twap.kept
     if kept.sum() < 2:
         return {
@@ -160,7 +169,8 @@ RULE = "market orders only, faster than even while the spread is at most its med
 
 
 def state_rule(narrow_ticks: float) -> Policy:
-    """Market orders only: faster than even while the spread is at most `narrow_ticks`, slower while it is wider."""
+    """Market orders only: faster than even while the spread is at most `narrow_ticks`, slower while
+    it is wider."""
 
     def policy(view: View) -> tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]:
         even = view.left / (ORDER_BARS - view.bar)
@@ -173,7 +183,8 @@ def state_rule(narrow_ticks: float) -> Policy:
 def try_state_rule(
     start: Start, *, bar_volume: float, narrow_ticks: float
 ) -> tuple[dict[str, Any], int]:
-    """The state rule against TWAP, which also uses market orders only: what looking at the market is worth."""
+    """The state rule against TWAP, which also uses market orders only: what looking at the market
+    is worth."""
     rows, messages = [], 0
     for participation in RULE_PARTICIPATIONS:
         lots = max(ORDER_BARS // 4, round(participation * bar_volume * ORDER_BARS))
