@@ -17,10 +17,11 @@ import numpy as np
 
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, NAIVE
+from se_rl.records.plain import to_plain
+from se_rl.records.results import OURS, STRONG
 from se_rl.records.settings import RunConfig
 from se_rl.report.design_rows import OverDefault
 from se_rl.scoring.comparison import compare
-from se_rl.scoring.final_test import OURS, STRONG
 
 RUNGS = RunConfig().rungs
 Rows = Iterable[Sequence[str]]
@@ -51,7 +52,7 @@ def main() -> None:
 def section(places: Sequence[Path]) -> None:
     """All tables of the runs on one data set."""
     found, results = (
-        compare(places),
+        to_plain(compare(places)),
         [json.loads((place / "results.json").read_text()) for place in places],
     )
     first, config = results[0], results[0]["config"]

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id, key_of
 from se_rl.records.jobs import TrainingJob
+from se_rl.records.results import Gain
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig, preset
 from se_rl.scoring.final_test import over
@@ -158,10 +159,10 @@ def search_once(
     is_default = champion == default.id
     best = max(effect[last.index] for effect in effects.values())
     return {
-        "success": float(not is_default and shown["ci95"][0] > 0.0),
+        "success": float(not is_default and shown.ci95[0] > 0.0),
         "default": float(is_default),
         "valid": ladder.standings[champion, last.index].score - truth,
-        "test": shown["mean"] - truth,
+        "test": shown.mean - truth,
         "truth": truth,
         "regret": best - truth,
         "regret_all": 0.0
@@ -173,7 +174,7 @@ def search_once(
 
 def _on_test_days(
     training_pool: PlantedTrainingPool, ours: str, theirs: str, *, rung: Rung
-) -> dict[str, Any]:
+) -> Gain:
     mine, default = (
         [training_pool.scores(name, rung.index, seed, block=TEST) for seed in range(rung.seeds)]
         for name in (ours, theirs)

@@ -28,9 +28,9 @@ from se_rl.config import dump_yaml
 from se_rl.main import build_parser, main
 from se_rl.modules.contracts import CONTRACTS
 from se_rl.records.archive import Archive
+from se_rl.records.results import OURS, STRONG
 from se_rl.records.settings import MULTI, preset
 from se_rl.sandbox.lockdown import isolation_level
-from se_rl.scoring.final_test import OURS, STRONG
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.append(str(REPOSITORY / "tests" / "core"))

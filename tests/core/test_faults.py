@@ -20,7 +20,8 @@ import pytest
 from tiny_run import make_data, make_model, tiny_config
 
 from se_rl.config import ConfigError
-from se_rl.core import run
+from se_rl.core import final_tables, preparation, run
+from se_rl.core.final_tables import TestTable
 from se_rl.executors.training_pool import TrainingPool, array_bytes, training_bytes
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.main import main
@@ -28,6 +29,8 @@ from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import Evaluation, key_of
 from se_rl.records.jobs import TrainingJob
+from se_rl.records.plain import to_plain
+from se_rl.records.results import Gain, MethodRow, RunResults, RunTimes
 from se_rl.records.run_folder import RunFolder
 from se_rl.rl.policy_file import read_weights
 from se_rl.rl.sandboxed_training import TrainedDesign
@@ -100,14 +103,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def start(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., dict[str, Any]]:
+def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunResults]:
     """Starts, or goes on with, a run of made-up trainings in a folder of that name."""
     monkeypatch.setenv("SE_RL_HOME", str(home))
     monkeypatch.setattr(run, "TrainingPool", CheapTrainingPool)
     monkeypatch.setattr(run, "run_page", lambda path: f"the page of {path.name}")
-    monkeypatch.setattr(final_test, "history_table", _test_table)
+    monkeypatch.setattr(final_tables, "history_table", _test_table)
     monkeypatch.setattr(
         final_test,
         "spa_p_value",
@@ -116,26 +117,20 @@ def start(
     return lambda name, **changes: run.run_search(tiny_config(**(QUICK | changes)), tmp_path / name)
 
 
-def _test_table(_: Any, policies: final_test.Policies, **__: Any) -> dict[str, Any]:
+def _test_table(_: Any, policies: final_tables.Policies, **__: Any) -> TestTable:
     """The table of the test days, from what the policies do."""
-    level = {
-        name: sum(seed("static", 9, 1).multiple for seed in seeds)
-        for name, seeds in policies.items()
-    }  # type: ignore[attr-defined]
-    names = ("PA", "PA_std", "WR", "GLR", "AFI", "ci95", "over_TWAP_specific", "over_TWAP_common")
-    interval = {"mean": 0.0, "ci95": [-1.0, 1.0]}
-    paired = dict.fromkeys(("ours_over", "ours_over_specific", "over_TWAP"), interval)
-    rows = {n: dict.fromkeys(names, v) | paired for n, v in level.items()}
-    return {
-        "methods": rows,
-        "notes": [],
-        **dict.fromkeys(("days", "orders", "checks", "by_day", "paths"), 4),
-    }
+    gain, rows = Gain(0.0, ci95=(-1.0, 1.0)), {}
+    for name, seeds in policies.items():
+        level = sum(seed("static", 9, 1).multiple for seed in seeds)  # type: ignore[attr-defined]
+        metrics = dict.fromkeys(("PA", "PA_std", "WR", "GLR", "AFI"), level)
+        gains = dict.fromkeys(("ours_over", "ours_over_specific", "over_TWAP"), gain)
+        rows[name] = MethodRow(**metrics, **gains, over_TWAP_specific=Gain(level))
+    return TestTable(rows, days=4, orders=4, checks=(), by_day={}, paths={})
 
 
-def table(results: dict[str, Any]) -> str:
+def table(results: RunResults) -> str:
     """All that two runs with the same settings must have in common."""
-    return json.dumps({name: value for name, value in results.items() if name != "times"})
+    return json.dumps(to_plain(replace(results, times=RunTimes())))
 
 
 def stored(folder: Path) -> Counter[tuple[str, str]]:
@@ -313,9 +308,9 @@ def test_a_user_reads_one_line(
         patched.setattr(run, "code_hash", lambda: "abc")
         code, said = line()
         assert code == 2 and "was begun with other code (" in said and "this is abc)" in said
-    facts = run.data_facts
+    facts = preparation.data_facts
     with monkeypatch.context() as patched:
-        patched.setattr(run, "data_facts", lambda data: facts(data) | {"sha256": "abc"})
+        patched.setattr(preparation, "data_facts", lambda data: facts(data) | {"sha256": "abc"})
         code, said = line()
         assert code == 2 and "was begun with other data (" in said and "this is abc)" in said
     with full_disk("report.html"):

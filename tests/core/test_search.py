@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -398,7 +399,7 @@ def test_repeats_are_counted_and_not_trained_twice(start: Start) -> None:
     )
     for brought in bench.brought:
         told = iteration_counts(brought["designs"], brought["gains"])
-        assert told["proposed"] == 6 == told["repeated"] + told["valid"] + told["failed"]
+        assert told.proposed == 6 == told.repeated + told.valid + told.failed
 
 
 def test_counts_add_up(start: Start) -> None:
@@ -426,11 +427,13 @@ def test_counts_add_up(start: Start) -> None:
     totals: Counter[str] = Counter()
     for brought in bench.brought:
         told = iteration_counts(brought["designs"], brought["gains"])
-        assert told["proposed"] == len(brought["gains"]) + told["failed"] + told["repeated"]
-        assert sum(told["modules"].values()) == told["proposed"] and 0 < told["distinct"] <= 1
-        totals.update({name: told[name] for name in ("proposed", "valid", "failed", "repeated")})
+        assert told.proposed == len(brought["gains"]) + told.failed + told.repeated
+        assert sum(told.modules.values()) == told.proposed and 0 < told.distinct <= 1
+        totals.update(
+            {name: getattr(told, name) for name in ("proposed", "valid", "failed", "repeated")}
+        )
         assert "gained" in what_moved(
-            search, brought["designs"], brought["gains"], brought["changed"]
+            search, brought["designs"], gains=brought["gains"], step=brought["changed"]
         )
     assert dict(totals) == {name: counts[name] for name in totals}
     assert all(
@@ -443,13 +446,15 @@ def test_nothing_scored_is_said(start: Start) -> None:
     bench.run()
     (brought,) = bench.brought
     assert (
-        what_moved(bench.search, brought["designs"], brought["gains"], brought["changed"])
+        what_moved(
+            bench.search, brought["designs"], gains=brought["gains"], step=brought["changed"]
+        )
         == "no new design could be scored"
     )
     told = iteration_counts(brought["designs"], brought["gains"])
     assert (
-        told["mean_gain"] is None
-        and told["valid"] == 0
+        math.isnan(told.mean_gain)
+        and told.valid == 0
         and bench.search.best == bench.search.default.id
     )
 

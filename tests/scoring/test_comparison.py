@@ -12,10 +12,12 @@ import pytest
 
 from se_rl.config import ConfigError, to_dict
 from se_rl.records.files import to_json
+from se_rl.records.plain import to_plain
+from se_rl.records.results import OURS, STRONG
 from se_rl.records.settings import RunConfig
-from se_rl.report.run_tables import print_comparison
+from se_rl.report.comparison_table import print_comparison
 from se_rl.scoring.comparison import BUDGET, arm_of, compare
-from se_rl.scoring.final_test import OURS, STRONG, over
+from se_rl.scoring.final_test import over
 
 DAYS = 12
 LUCK = np.random.default_rng(0).normal(size=(9, DAYS))
@@ -81,21 +83,21 @@ def test_arms_over_their_seeds(tmp_path: Path) -> None:
     full = [finished(tmp_path / f"full{s}", gain=2.0, seed=s) for s in range(3)]
     control = [finished(tmp_path / f"random{s}", gain=0.0, seed=s, arm="random") for s in range(3)]
     found = compare([*full, *control])
-    groups = {group["arm"]: group for group in found["groups"]}
+    groups = {group.arm: group for group in found.groups}
     gains = [(2.0 + 0.1 * LUCK[s].mean()) / 2 for s in range(3)]
-    assert groups["full"]["by_seed"] == pytest.approx(gains) and groups["full"]["runs"] == 3
+    assert groups["full"].by_seed == pytest.approx(gains) and groups["full"].runs == 3
     days = [2.0 + 0.1 * LUCK[s] for s in range(3)]
     both = over(days, [d / 2 for d in days], np.arange(DAYS))
-    assert groups["full"]["ci95"] == pytest.approx(both["ci95"]) and both["mean"] == pytest.approx(
+    assert groups["full"].ci95 == pytest.approx(both.ci95) and both.mean == pytest.approx(
         np.mean(gains)
     )
-    assert groups["full"]["simulated"] == 2.0 and groups["full"]["score_valid"] == 2.0
-    [test] = found["tests"]
-    assert (test["a"], test["b"]) == ("full", "random") and test["difference"] == pytest.approx(2.0)
-    assert found["equal_budget"] and found["spa_p"] < 0.01
+    assert groups["full"].simulated == 2.0 and groups["full"].score_valid == 2.0
+    [test] = found.tests
+    assert (test.a, test.b) == ("full", "random") and test.difference == pytest.approx(2.0)
+    assert found.equal_budget and found.spa_p < 0.01
     ahead = f"full is ahead with {np.mean(gains):+.2f} bps over the default PPO on test days"
-    assert found["sentence"] == f"{ahead}; shown against random (Bonferroni)"
-    assert json.loads(to_json(found))["runs"][0]["arm"] == "full"
+    assert found.sentence == f"{ahead}; shown against random (Bonferroni)"
+    assert json.loads(to_json(to_plain(found)))["runs"][0]["arm"] == "full"
 
 
 def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_difference(
@@ -103,12 +105,12 @@ def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_dif
 ) -> None:
     worse = finished(tmp_path / "full", gain=-1.0)
     better = finished(tmp_path / "random", gain=1.0, seed=1, arm="random")
-    assert compare([worse, better])["sentence"].startswith("random is ahead with +0.4")
+    assert compare([worse, better]).sentence.startswith("random is ahead with +0.4")
     alike = [
         finished(tmp_path / f"alike{a}", gain=0.0, noise=1.0, seed=s, arm=a)
         for s, a in enumerate(("full", "frozen"))
     ]
-    sentence = compare(alike)["sentence"]
+    sentence = compare(alike).sentence
     assert sentence.endswith("no difference between arms is shown") and "ahead" not in sentence
     assert sentence.startswith("no arm is shown to beat the default; the highest mean is that of")
 
@@ -120,30 +122,24 @@ def test_several_searches_with_the_same_find_have_the_chance_of_one(tmp_path: Pa
     same = [finished(tmp_path / f"full{s}", gain=lucky, noise=3.0) for s in range(3)]
     same += [finished(tmp_path / "random", gain=-1.0, noise=0.0, arm="random")]
     found = compare(same)
-    group = found["groups"][0]
-    assert (
-        group["by_seed"] == pytest.approx([0.15] * 3)
-        and group["ci95"][0] < -0.2 < 0.5 < group["ci95"][1]
-    )
-    assert found["sentence"].startswith("no arm is shown to beat the default")
+    group = found.groups[0]
+    assert group.by_seed == pytest.approx([0.15] * 3) and group.ci95[0] < -0.2 < 0.5 < group.ci95[1]
+    assert found.sentence.startswith("no arm is shown to beat the default")
 
 
 def test_equal_runs_and_a_single_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     same = [finished(tmp_path / arm, gain=0.3, arm=arm) for arm in ("full", "best-of-n", "random")]
     found = compare(same)
-    assert [(t["difference"], t["p"]) for t in found["tests"]] == [(0.0, 1.0)] * 3
+    assert [(t.difference, t.p) for t in found.tests] == [(0.0, 1.0)] * 3
     more = [finished(tmp_path / f"again{s}", gain=0.3, seed=s, noise=0.0) for s in range(3)]
     twice = [
         finished(tmp_path / f"frozen{s}", gain=0.3, seed=s, noise=0.0, arm="frozen")
         for s in range(2)
     ]
-    assert [(t["difference"], t["p"]) for t in compare([*more, *twice])["tests"]] == [(0.0, 1.0)]
+    assert [(t.difference, t.p) for t in compare([*more, *twice]).tests] == [(0.0, 1.0)]
     alone = compare(same[:1])
-    assert (
-        alone["tests"] == []
-        and alone["groups"][0]["ci95"] == alone["runs"][0]["over_default"]["ci95"]
-    )
-    assert alone["sentence"].startswith("full: +0.1") and alone["sentence"].endswith("1 runs")
+    assert alone.tests == () and alone.groups[0].ci95 == alone.runs[0].over_default.ci95
+    assert alone.sentence.startswith("full: +0.1") and alone.sentence.endswith("1 runs")
     for comparison in (found, alone):
         print_comparison(comparison)
     out = capsys.readouterr().out
@@ -166,14 +162,14 @@ def test_other_budgets_are_noticed(
             finished(tmp_path / "b", gain=0.0, noise=0.0, **other),
         ]
     )
-    assert not found["equal_budget"]
+    assert not found.equal_budget
     print_comparison(found)
     assert "BUDGETS DIFFER" in capsys.readouterr().out
 
 
 def test_history_alone_has_no_simulated_figure(tmp_path: Path) -> None:
-    [group] = compare([finished(tmp_path / "a", gain=1.0, worlds="static")])["groups"]
-    assert group["arm"] == "static-only" and math.isnan(group["simulated"])
+    [group] = compare([finished(tmp_path / "a", gain=1.0, worlds="static")]).groups
+    assert group.arm == "static-only" and math.isnan(group.simulated)
 
 
 def test_what_may_not_be_compared(tmp_path: Path) -> None:
@@ -194,7 +190,7 @@ def test_what_may_not_be_compared(tmp_path: Path) -> None:
     unfinished.mkdir()
     for bad, words in (
         (other, f"{other} used other data than {good}; compare"),
-        (unfinished, f"{unfinished} has no results.json: it is no finished run; finish it"),
+        (unfinished, f"{unfinished} has no results.json: the run has not finished; finish it"),
         (tmp_path / "nowhere", "nowhere has no results.json"),
         (broken, "broken/results.json is damaged; run the same"),
         (strange, "strange/results.json holds no results of a run; give"),

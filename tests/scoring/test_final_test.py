@@ -21,6 +21,7 @@ from test_ladder import (
 )
 
 from se_rl.records.entries import Candidate, Evaluation
+from se_rl.records.results import NO_GAIN, DataFacts, DesignCounts, FinalMetrics, Gain, RunResults
 from se_rl.scoring.final_test import finalists_table, learning, over, seeds_of, selection, verdict
 from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.standing import SEED_SD
@@ -39,20 +40,20 @@ def test_spa_is_large_where_nothing_is_better_and_small_where_something_is() -> 
     quiet = gate.World(shared_sd=0.5, seed_sd=0.0)  # SPA knows days, not the luck of trainings
     nothing = {f"d{i}": (-0.3 - i / 10,) * 3 for i in range(12)}
     found = selection(screened(nothing, world=quiet), DEFAULT_DESIGN.id, proposed=14)
-    assert found["spa_p_over_default"] > 0.5 and (found["tried"], found["scored"]) == (14, 12)
-    assert math.isnan(found["hurdle_bps"]) and math.isnan(found["score_minus_hurdle_bps"])
+    assert found.spa_p_over_default > 0.5 and (found.tried, found.scored) == (14, 12)
+    assert math.isnan(found.hurdle_bps) and math.isnan(found.score_minus_hurdle_bps)
     better = selection(screened({**nothing, "good": (3.0,) * 3}, world=quiet), "good", proposed=14)
-    assert better["spa_p_over_default"] < 0.01 and better["spa_p_over_twap"] < 0.01
+    assert better.spa_p_over_default < 0.01 and better.spa_p_over_twap < 0.01
 
 
 def test_the_hurdle_is_what_the_best_of_so_many_worthless_ones_would_show() -> None:
     ladder = screened({"a": (1.0,) * 3})
     found, standing = selection(ladder, "a", proposed=50), ladder.standings["a", 0]
     top = (1 - 0.5772156649) * ndtri(1 - 1 / 50) + 0.5772156649 * ndtri(1 - 1 / (50 * math.e))
-    assert found["hurdle_bps"] == pytest.approx(standing.se * top) and top == pytest.approx(
+    assert found.hurdle_bps == pytest.approx(standing.se * top) and top == pytest.approx(
         2.28, abs=0.01
     )
-    assert found["score_minus_hurdle_bps"] == pytest.approx(standing.score - standing.se * top)
+    assert found.score_minus_hurdle_bps == pytest.approx(standing.score - standing.se * top)
 
 
 def test_a_design_that_does_what_the_default_does_is_no_evidence() -> None:
@@ -69,17 +70,17 @@ def test_a_design_that_does_what_the_default_does_is_no_evidence() -> None:
             ladder, _ = ladder_of(training_pool := Copy(effects))
             training_pool.seed = seed
             ladder.run(designs(effects), CONFIG.rungs.screen, [0])
-            values.append(selection(ladder, DEFAULT_DESIGN.id, proposed=2)["spa_p_over_default"])
+            values.append(selection(ladder, DEFAULT_DESIGN.id, proposed=2).spa_p_over_default)
         assert values[0] == values[1] > 0.3
     ladder, _ = ladder_of(Copy({"copy": (0.0,) * 3}))
     ladder.run(designs({"copy": 0}), CONFIG.rungs.screen, [0])
-    assert selection(ladder, DEFAULT_DESIGN.id, proposed=1)["spa_p_over_default"] == 1.0
+    assert selection(ladder, DEFAULT_DESIGN.id, proposed=1).spa_p_over_default == 1.0
 
 
 def test_selection_without_history_or_scores() -> None:
     ladder = screened({"a": (0.0,) * 3}, fails=[("a", 0, 0)])
     found = selection(ladder, DEFAULT_DESIGN.id, proposed=1)
-    assert found["scored"] == 0 and math.isnan(found["spa_p_over_default"])
+    assert found.scored == 0 and math.isnan(found.spa_p_over_default)
 
     class Simulated(TrainingPool):
         def arrays(self, evaluation: Evaluation) -> Any:
@@ -90,7 +91,7 @@ def test_selection_without_history_or_scores() -> None:
 
     ladder, _ = ladder_of(Simulated({"a": (1.0,) * 3}), replace(CONFIG, worlds="dynamic"))
     ladder.run(designs({"a": 0}), CONFIG.rungs.screen, [0])
-    assert selection(ladder, "a", proposed=1)["scored"] == 0 and ladder.leader() == "a"
+    assert selection(ladder, "a", proposed=1).scored == 0 and ladder.leader() == "a"
 
 
 def test_an_interval_of_days_and_seeds_by_hand() -> None:
@@ -102,12 +103,11 @@ def test_an_interval_of_days_and_seeds_by_hand() -> None:
     variance = by_day.se**2 + luck
     degrees = int(variance**2 / (by_day.se**4 / 9 + luck**2 / 2))
     half = stdtrit(degrees, 0.975) * math.sqrt(variance)
-    assert found["mean"] == pytest.approx((ours - theirs).mean()) and found["se"] == pytest.approx(
+    assert found.mean == pytest.approx((ours - theirs).mean()) and found.se == pytest.approx(
         math.sqrt(variance)
     )
     assert (
-        found["ci95"] == pytest.approx([found["mean"] - half, found["mean"] + half])
-        and 2 <= degrees <= 11
+        found.ci95 == pytest.approx((found.mean - half, found.mean + half)) and 2 <= degrees <= 11
     )
 
 
@@ -118,14 +118,14 @@ def test_the_ends_of_the_interval() -> None:
     alone = over(
         [ours], [theirs], dates
     )  # of one training nobody knows how lucky it was: what is usual
-    assert alone["se"] == pytest.approx(math.hypot(by_day.se, SEED_SD))
-    assert over([ours, ours], [ours, ours], dates) == {"mean": 0.0, "se": 0.0, "ci95": [0.0, 0.0]}
+    assert alone.se == pytest.approx(math.hypot(by_day.se, SEED_SD))
+    assert over([ours, ours], [ours, ours], dates) == NO_GAIN
     same = over([ours, ours], [theirs, theirs], dates)
-    assert same["ci95"] == pytest.approx(
-        list(by_day.ci95)
+    assert same.ci95 == pytest.approx(
+        by_day.ci95
     )  # trainings that agree leave the error of the days
     assert math.isnan(
-        over([ours, ours + 1], [theirs, theirs], np.zeros(60, np.int64))["ci95"][0]
+        over([ours, ours + 1], [theirs, theirs], np.zeros(60, np.int64)).ci95[0]
     )  # one day
 
 
@@ -133,22 +133,17 @@ def test_the_interval_covers_a_design_and_not_its_luck() -> None:
     rng, dates, covered, by_days = np.random.default_rng(0), np.repeat(np.arange(30), 5), 0, 0
     for _ in range(300):
         ours, theirs = (rng.normal(rng.normal(0, 0.5, (4, 1)), 1, (4, 150)) for _ in range(2))
-        low, high = over(list(ours), list(theirs), dates)["ci95"]
+        low, high = over(list(ours), list(theirs), dates).ci95
         covered += low <= 0.0 <= high
         low, high = clustered_mean((ours - theirs).mean(axis=0), dates).ci95
         by_days += low <= 0.0 <= high
     assert 0.92 < covered / 300 < 0.99 and by_days / 300 < 0.6
 
 
-def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -> dict[str, Any]:
-    return {
-        "data": {"test_days": 12, "name": "mine", "synthetic": synthetic},
-        "designs": {"scored": 17},
-        "final_metrics": {
-            "over_default": {"mean": mean, "ci95": list(ci95)},
-            "over_TWAP": {"mean": 0.5, "ci95": [0.1, 0.9]},
-        },
-    }
+def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -> RunResults:
+    metrics = FinalMetrics(over_default=Gain(mean, ci95=ci95), over_TWAP=Gain(0.5, ci95=(0.1, 0.9)))
+    data = DataFacts("mine", synthetic, test_days=12)
+    return RunResults(data=data, designs=DesignCounts(scored=17), final_metrics=metrics)
 
 
 @pytest.mark.parametrize(
@@ -185,41 +180,39 @@ def test_the_verdict_on_the_default() -> None:
 
 def test_finalists_and_how_they_learnt() -> None:
     ladder, training_pool, _, finalists = climbed()
-    rows = {row["candidate"]: row for row in finalists_table(ladder, finalists)}
+    rows = {row.candidate: row for row in finalists_table(ladder, finalists)}
     assert set(rows) == {"good", "slow"}
     for name, row in rows.items():
         last = ladder.standings[name, CONFIG.rungs.last.index]
-        assert (row["score"], row["se"], row["ci95"]) == (last.score, last.se, list(last.ci95))
-        assert row["rungs"] == {str(rung): ladder.standings[name, rung].score for rung in range(3)}
-        assert len(row["by_seed"]) == CONFIG.rungs.last.seeds and set(row["by_world"]) == {
+        assert (row.score, row.se, row.ci95) == (last.score, last.se, last.ci95)
+        assert row.rungs == {str(rung): ladder.standings[name, rung].score for rung in range(3)}
+        assert len(row.by_seed) == CONFIG.rungs.last.seeds and set(row.by_world) == {
             "static",
             "dynamic",
         }
     assert (
-        rows["slow"]["rungs"]["2"] > rows["slow"]["rungs"]["0"]
+        rows["slow"].rungs["2"] > rows["slow"].rungs["0"]
     )  # learning speed is one thing, the end another
 
     for (
         by_seed
-    ) in ladder.evaluations.values():  # what the examiner would have noted beside the arrays
+    ) in ladder.evaluations.values():  # what validation would have stored beside the arrays
         for seed, e in by_seed.items():
             arrays = training_pool.arrays(e)
             by_seed[seed] = replace(
                 e, scores={name: float(arrays[name].mean()) for name in ("static", "dynamic")}
             )
     found = learning(ladder, "slow")
-    assert found["work"] == [rung.work for rung in CONFIG.rungs]
+    assert found.work == tuple(rung.work for rung in CONFIG.rungs)
     weights = CONFIG.weights
     for rung in range(3):
         for who, name in (("best", "slow"), ("default", DEFAULT_DESIGN.id)):
             done = [e.scores for e in ladder.evaluations[name, rung].values()]
             wanted = sum(weights[w] * np.mean([scores[w] for scores in done]) for w in weights)
-            assert found[who][rung] == pytest.approx(wanted)
-    gained = [best - default for best, default in zip(found["best"], found["default"], strict=True)]
+            assert getattr(found, who)[rung] == pytest.approx(wanted)
+    gained = [best - default for best, default in zip(found.best, found.default, strict=True)]
     assert gained == pytest.approx([ladder.standings["slow", rung].score for rung in range(3)])
-    assert learning(ladder, "none")["work"] == [CONFIG.rungs.screen.work] and set(EFFECTS) >= {
-        "none"
-    }
+    assert learning(ladder, "none").work == (CONFIG.rungs.screen.work,) and set(EFFECTS) >= {"none"}
 
 
 def test_training_seeds_that_count() -> None:

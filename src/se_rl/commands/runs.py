@@ -121,6 +121,8 @@ def _run(options: argparse.Namespace) -> int:
     config = settings_of(options)
     if options.workers is not None and options.workers < 1:
         raise ConfigError(f"--workers is {options.workers}; use 1 or more")
+    from se_rl.records.files import to_json
+    from se_rl.records.plain import to_plain
     from se_rl.report.live import LiveRun
 
     title = f"se-rl run: {config.data}, {config.designer}, seed {config.seed}"
@@ -152,11 +154,9 @@ def _run(options: argparse.Namespace) -> int:
         )
         return INTERRUPTED
     if options.json:
-        from se_rl.records.files import to_json
-
-        print(to_json(results))
+        print(to_json(to_plain(results)))
         return 0
-    from se_rl.report.run_tables import print_results
+    from se_rl.report.results_table import print_results
 
     print_results(results, page=out / "report.html")
     return 0
@@ -362,11 +362,12 @@ def add_compare(verbs: Any) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from se_rl.records.files import to_json
-    from se_rl.report.run_tables import print_comparison
+    from se_rl.records.plain import to_plain
+    from se_rl.report.comparison_table import print_comparison
     from se_rl.scoring.comparison import compare
 
     found = compare(options.folders)
-    print(to_json(found)) if options.json else print_comparison(found)
+    print(to_json(to_plain(found))) if options.json else print_comparison(found)
 
 
 def _need_run(folder: Path) -> None:

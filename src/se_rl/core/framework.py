@@ -84,10 +84,14 @@ class SERLFramework:
         self.out = Path(out) if out else default_folder(self.config)
 
     def run_training(self, **options: Any) -> dict[str, Any]:
-        """Search, or go on with an interrupted search, and return the results; `options` are those of `core.run.Run`."""
-        from se_rl.core.run import run_search
+        """Search, or go on with an interrupted search, and return the results as results.json holds them.
 
-        return run_search(self.config, self.out, **options)
+        `options` are those of `core.run.Run`.
+        """
+        from se_rl.core.run import run_search
+        from se_rl.records.plain import to_plain
+
+        return to_plain(run_search(self.config, self.out, **options))
 
 
 def default_folder(config: RunConfig) -> Path:

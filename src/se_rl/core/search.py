@@ -32,6 +32,7 @@ from se_rl.records.entries import (
     design_id,
     key_of,
 )
+from se_rl.records.iterations import EnhancementStep, InstructionCredit
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.ladder import Ladder
 
@@ -122,16 +123,20 @@ class Search:
 
     def enhance(
         self, iteration: int, designs: Sequence[Proposed], gains: Mapping[str, float]
-    ) -> dict[str, Any]:
+    ) -> EnhancementStep:
         """Step 4: better prompts and better weights, from what the designs gained."""
         outcomes = [self._outcome(one, gains) for one in designs if one.proposal is not None]
         changed = self.designers.enhance(self.kit, outcomes, iteration)
+        credits = []
         for row in changed["credits"]:
             payload = {"instruction": row["id"], "credit": row["credit"], "uses": row["uses"]}
             self._event("credit", key_of("credit", iteration, row["id"]), payload)
+            credits.append(InstructionCredit(row["id"], row["credit"], row["uses"]))
         for instruction in changed["instructions"]:
             self._know(instruction)
-        return changed
+        return EnhancementStep(
+            tuple(credits), tuple(changed["instructions"]), changed["learned"] or {}
+        )
 
     def converged(self, iteration: int) -> str:
         """Step 5: why the search ends here; "" where it goes on."""

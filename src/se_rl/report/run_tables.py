@@ -31,10 +31,9 @@ from se_rl.report.design_rows import (
     score_text,
     signed,
 )
-from se_rl.report.terminal import interval, number, p_value
+from se_rl.report.terminal import interval, number
 from se_rl.sandbox.calls import printable
 
-OURS = "SE-RL (best design)"
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 60
 SYNTHETIC = " SYNTHETIC DATA: no market ever printed these prices "
@@ -170,83 +169,6 @@ def print_design(design: Mapping[str, Any], *, console: Console | None = None) -
         _say(console, "every module is the default one", style="dim")
 
 
-def print_results(
-    results: Mapping[str, Any], *, page: str | Path = "", console: Console | None = None
-) -> None:
-    """The end of a run: the verdict, then the tables and what stands behind them."""
-    console = console or _console()
-    _say(console, results.get("verdict"), style="bold")
-    _banner(console, results.get("data"))
-    columns = ("method", "PA", "over TWAP", "95 % CI", "specific", "WR", "GLR", "AFI")
-    methods = results.get("baselines") or {}
-    console.print(
-        _table(
-            "sealed test days, bps",
-            columns,
-            [_method(*item) for item in methods.items()],
-            strong=OURS,
-        )
-    )
-    sizes = (results.get("dynamic") or {}).items()
-    rows = [
-        _simulated(f"{name}, {size}", row) for size, found in sizes for name, row in found.items()
-    ]
-    if rows:
-        names = (
-            "method, order size",
-            "cost, bps",
-            "saved, bps",
-            "95 % CI",
-            "passive",
-            "forced",
-            "seed SD",
-        )
-        console.print(
-            _table("simulated market, against the arrival price", names, rows, strong=OURS)
-        )
-    for line in _small_print(results):
-        _say(console, line, style="dim")
-    _say(console, f"page: {page}" if page else "")
-
-
-def print_comparison(comparison: Mapping[str, Any], *, console: Console | None = None) -> None:
-    """Runs side by side: what can be said, each run, the arms over their seeds, and the tests between them."""
-    console = console or _console()
-    _say(console, comparison.get("sentence"), style="bold")
-    runs = [_run(run) for run in comparison.get("runs") or ()]
-    columns = (
-        "run",
-        "arm",
-        "seed",
-        "data",
-        "designs",
-        "valid",
-        "test PA",
-        "over default",
-        "95 % CI",
-    )
-    console.print(_table("runs, bps", columns, runs))
-    groups = [_group(group) for group in comparison.get("groups") or ()]
-    console.print(
-        _table("arms over the default, bps", ("arm", "runs", "mean", "95 % CI", "by seed"), groups)
-    )
-    tests = [_test(test) for test in comparison.get("tests") or ()]
-    if tests:
-        console.print(
-            _table("differences between arms, bps", ("arms", "difference", "95 % CI", "p"), tests)
-        )
-    fair = (
-        ""
-        if comparison.get("equal_budget", True)
-        else "; the runs' BUDGETS DIFFER, so arms are not compared fairly"
-    )
-    _say(
-        console,
-        f"SPA p that no arm beats TWAP: {p_value(comparison.get('spa_p'))}{fair}",
-        style="dim",
-    )
-
-
 def sparkline(values: Sequence[float], *, width: int = SPARK_WIDTH) -> str:
     """A curve in one line: the mean of each stretch, between the lowest and the highest."""
     means = np.array(
@@ -302,85 +224,6 @@ def _training(e: Mapping[str, Any]) -> tuple[Any, ...]:
         number(e["work"], 1),
         e["isolation"],
     )
-
-
-def _method(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
-    over, specific = row.get("over_TWAP"), row.get("over_TWAP_specific")
-    told = (name, number(row.get("PA")), signed(_mean(over)), _ci(over), signed(_mean(specific)))
-    return (*told, number(row.get("WR"), 3), number(row.get("GLR")), number(row.get("AFI"), 3))
-
-
-def _simulated(name: str, row: Mapping[str, Any]) -> tuple[str, ...]:
-    figures = (number(row.get(key)) for key in ("passive", "forced", "seed_sd"))
-    return (
-        name,
-        number(row.get("cost_bps")),
-        signed(row.get("saved_bps")),
-        _ci(row, "saved_ci95"),
-        *figures,
-    )
-
-
-def _run(run: Mapping[str, Any]) -> tuple[Any, ...]:
-    over, final, designs = run.get("over_default"), run.get("final") or {}, run.get("designs") or {}
-    told = (*(run.get(key) for key in ("name", "arm", "seed", "data")), designs.get("proposed"))
-    return (
-        *told,
-        signed(run.get("score_valid")),
-        number(final.get("PA")),
-        signed(_mean(over)),
-        _ci(over),
-    )
-
-
-def _group(group: Mapping[str, Any]) -> tuple[Any, ...]:
-    by_seed = ", ".join(signed(value) for value in group.get("by_seed") or ())
-    return group.get("arm"), group.get("runs"), signed(group.get("mean")), _ci(group), by_seed
-
-
-def _test(test: Mapping[str, Any]) -> tuple[str, ...]:
-    return (
-        f"{test.get('a')} - {test.get('b')}",
-        signed(test.get("difference")),
-        _ci(test),
-        p_value(test.get("p")),
-    )
-
-
-def _small_print(results: Mapping[str, Any]) -> Iterable[str]:
-    """What stands behind the tables, one fact or two a line; what a run does not state is left out."""
-    final, designs, selection, llm, data = (
-        results.get(key) or {} for key in ("final_metrics", "designs", "selection", "llm", "data")
-    )
-    over = final.get("over_default")
-    own = final.get("over_default_specific")
-    part = f", specific part {signed(_mean(own))} {_ci(own)}" if own else ""
-    yield f"best design {results.get('best')}: {signed(_mean(over))} bps over the default {_ci(over)} on the test days{part}"
-    yield f"designs: {', '.join(f'{count} {name}' for name, count in designs.items())}; stopped: {results.get('stop_reason')}"
-    hurdle, spa = (
-        number(selection.get("hurdle_bps")),
-        selection.get("spa_p_over_default", results.get("spa_p")),
-    )
-    yield f"selection: {selection.get('tried', '–')} tried, luck alone lifts the best by about {hurdle} bps; SPA p {p_value(spa)}"
-    seeds = results.get("seeds") or ()
-    told = (
-        ", ".join(f"{k} {v}" for k, v in seeds.items())
-        if isinstance(seeds, Mapping)
-        else ", ".join(map(str, seeds))
-    )
-    opened = f"test openings: {results.get('test_openings')}"
-    yield f"seeds: {told or '–'}; isolation: {results.get('isolation')}; {opened}"
-    tokens = f"{llm.get('tokens_in', 0):,} tokens in, {llm.get('tokens_out', 0):,} out"
-    model = f"{llm.get('name')}{', adapter ' + str(llm['adapter']) if llm.get('adapter') else ''}"
-    yield f"model: {model}; {llm.get('calls', 0)} calls, {tokens}, {llm.get('usd') or 0.0:.2f} USD"
-    days = ", ".join(
-        f"{data[key]} {key[:-5]}"
-        for key in ("train_days", "valid_days", "test_days")
-        if key in data
-    )
-    dates = f"{data.get('first_date', '')} to {data.get('last_date', '')}"
-    yield f"data: {data.get('name')}, {dates} ({days}), sha256 {str(data.get('sha256'))[:12]}"
-    yield from (f"note: {note}" for note in results.get("notes") or ())
 
 
 def _mean(found: Mapping[str, Any] | None) -> float | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,21 @@ from typing import Any
 import numpy as np
 
 from se_rl.config import ConfigError
+from se_rl.records.results import (
+    OURS,
+    STRONG,
+    TWAP,
+    Bounds,
+    DesignCounts,
+    FinalMetrics,
+    Gain,
+    LearningCurve,
+    RunResults,
+)
+from se_rl.records.results_file import read_results
 from se_rl.records.run_folder import RunFolder
-from se_rl.scoring.final_test import OURS, STRONG, over
+from se_rl.scoring.final_test import over
+from se_rl.scoring.standing import Array
 from se_rl.scoring.statistics import clustered_mean, spa_p_value
 
 BUDGET = (
@@ -26,19 +40,65 @@ BUDGET = (
     "max_designs",
 )
 """Settings that must be equal for a fair comparison of arms."""
-NEEDED = {
-    "config",
-    "data",
-    "by_day",
-    "final_metrics",
-    "finalists",
-    "learning",
-    "designs",
-    "dynamic",
-    "seeds",
-    "llm",
-}
-"""What results of a run have and those of other verbs do not."""
+LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """One run of a comparison; `simulated_over_default` is by order size, `by_day` holds the means of the test days."""
+
+    name: str
+    arm: str
+    seed: int
+    data: str
+    designs: DesignCounts
+    score_valid: float
+    final: FinalMetrics
+    over_TWAP: Gain
+    over_default: Gain
+    simulated_over_default: Mapping[str, float]
+    learning: LearningCurve
+    tokens: int
+    minutes: float
+    spa_p: float
+    by_day: Mapping[str, tuple[int | float, ...]]
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """An arm over its seeds: the mean gain over the default with the errors of days and of runs together."""
+
+    arm: str
+    runs: int
+    mean: float
+    ci95: Bounds
+    by_seed: tuple[float, ...]
+    score_valid: float
+    simulated: float
+    tokens: float
+
+
+@dataclass(frozen=True)
+class ArmDifference:
+    """What arm `a` gains over arm `b`, paired by test day."""
+
+    a: str
+    b: str
+    difference: float
+    ci95: Bounds
+    p: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs on the same data side by side; `sentence` is what may be said of them."""
+
+    runs: tuple[ComparedRun, ...] = ()
+    groups: tuple[ArmResult, ...] = ()
+    tests: tuple[ArmDifference, ...] = ()
+    spa_p: float = math.nan
+    sentence: str = ""
+    equal_budget: bool = True
 
 
 def arm_of(config: Mapping[str, Any]) -> str:
@@ -47,141 +107,124 @@ def arm_of(config: Mapping[str, Any]) -> str:
     parts = ["no-dek"] if len(off) == 2 else [f"no-{name}" for name in off]
     if config["arm"] != "full":  # the controls have no enhancement to leave out
         parts = [str(config["arm"])]
-    parts += [] if config["imagine"] else ["no-imagine"]
-    parts += [] if config["worlds"] == "both" else [f"{config['worlds']}-only"]
+    if not config["imagine"]:
+        parts.append("no-imagine")
+    if config["worlds"] != "both":
+        parts.append(f"{config['worlds']}-only")
     return " ".join(parts) or "full"
 
 
-def compare(places: Sequence[Path]) -> dict[str, Any]:
+def compare(places: Sequence[Path]) -> Comparison:
     """Finished runs on the same data: each one, the arms over their seeds, paired differences by test day, and SPA."""
-    twice = [
-        place
-        for i, place in enumerate(places)
-        if place.resolve() in {p.resolve() for p in places[:i]}
-    ]
-    if twice:
-        raise ConfigError(f"{twice[0]} is given twice; a run counts once")
-    runs = [_read(place) for place in places]
-    first = runs[0]
-    for run, place in zip(runs, places, strict=True):
-        if run["data"]["sha256"] != first["data"]["sha256"]:
+    _refuse_twice(places)
+    results = [read_results(RunFolder(place).results) for place in places]
+    _require_same_data(results, places)
+    rows = [_compared(run, place) for run, place in zip(results, places, strict=True)]
+    by_arm: dict[str, list[ComparedRun]] = {}
+    for row in rows:
+        by_arm.setdefault(row.arm, []).append(row)
+    days = {arm: _mean_by_day(own) for arm, own in by_arm.items()}
+    tests = [_difference(a, b, days[a] - days[b]) for a, b in combinations(days, 2)]
+    groups = [_arm_result(arm, own) for arm, own in by_arm.items()]
+    twap = np.array(results[0].by_day[TWAP])
+    budgets = {tuple(str(run.config[key]) for key in BUDGET) for run in results}
+    return Comparison(
+        runs=tuple(rows),
+        groups=tuple(groups),
+        tests=tuple(tests),
+        spa_p=spa_p_value(twap, np.stack(list(days.values()), axis=1)),
+        sentence=_sentence(groups, tests),
+        equal_budget=len(budgets) == 1,
+    )
+
+
+def _refuse_twice(places: Sequence[Path]) -> None:
+    seen = set()
+    for place in places:
+        if place.resolve() in seen:
+            raise ConfigError(f"{place} is given twice; a run counts once")
+        seen.add(place.resolve())
+
+
+def _require_same_data(results: Sequence[RunResults], places: Sequence[Path]) -> None:
+    for run, place in zip(results, places, strict=True):
+        if run.data.sha256 != results[0].data.sha256:
             raise ConfigError(
                 f"{place} used other data than {places[0]}; compare runs on the same data"
             )
-    names = [arm_of(run["config"]) for run in runs]
-    rows = [_row(run, name, place) for run, name, place in zip(runs, names, places, strict=True)]
-    days = {
-        arm: np.mean(
-            [r["by_day"][OURS] for r, n in zip(runs, names, strict=True) if n == arm], axis=0
-        )
-        for arm in dict.fromkeys(names)
-    }
-    twap = np.array(first["by_day"]["TWAP"])
-    tests = [_test(a, b, days[a] - days[b]) for a, b in combinations(days, 2)]
-    groups = [_group(arm, [row for row in rows if row["arm"] == arm]) for arm in days]
-    spa = spa_p_value(twap, np.stack(list(days.values()), axis=1))
-    return {
-        "runs": rows,
-        "groups": groups,
-        "tests": tests,
-        "spa_p": spa,
-        "sentence": _sentence(groups, tests),
-        "equal_budget": len({tuple(str(r["config"][key]) for key in BUDGET) for r in runs}) == 1,
-    }
 
 
-def _read(place: Path) -> dict[str, Any]:
-    path = RunFolder(place).results
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-    except OSError:
-        raise ConfigError(
-            f"{place} has no {path.name}: it is no finished run; finish it with the same `se-rl run` command"
-        ) from None
-    except ValueError:
-        raise ConfigError(
-            f"{path} is damaged; run the same `se-rl run` command again, which writes it anew"
-        ) from None
-    if not isinstance(found, dict) or not set(found) >= NEEDED:
-        raise ConfigError(
-            f"{path} holds no results of a run; give the folder of one, as made by `se-rl run --out`"
-        )
-    return found
-
-
-def _row(run: Mapping[str, Any], arm: str, place: Path) -> dict[str, Any]:
-    final, best = (
-        run["final_metrics"],
-        next((f for f in run["finalists"] if f["candidate"] == run["best"]), None),
+def _compared(run: RunResults, place: Path) -> ComparedRun:
+    best = run.finalist(run.best)
+    simulated = {}
+    for size, table in run.dynamic.items():
+        simulated[size] = table[OURS].saved_bps - table[STRONG].saved_bps
+    return ComparedRun(
+        name=str(place),
+        arm=arm_of(run.config),
+        seed=run.seeds.search,
+        data=run.data.name,
+        designs=run.designs,
+        score_valid=best.score if best else 0.0,
+        final=run.final_metrics,
+        over_TWAP=run.final_metrics.over_TWAP,
+        over_default=run.final_metrics.over_default,
+        simulated_over_default=simulated,
+        learning=run.learning,
+        tokens=run.llm.tokens_in + run.llm.tokens_out,
+        minutes=run.times.minutes,
+        spa_p=run.spa_p,
+        by_day={name: run.by_day[name] for name in (OURS, STRONG)},
     )
-    simulated = {
-        size: table[OURS]["saved_bps"] - table["PPO strong"]["saved_bps"]
-        for size, table in run["dynamic"].items()
-    }
-    by_day = {name: run["by_day"][name] for name in (OURS, STRONG)}
-    return {
-        "by_day": by_day,
-        "name": str(place),
-        "arm": arm,
-        "seed": run["seeds"]["search"],
-        "data": run["data"]["name"],
-        "designs": run["designs"],
-        "score_valid": best["score"] if best else 0.0,
-        "final": final,
-        "over_TWAP": final["over_TWAP"],
-        "over_default": final["over_default"],
-        "simulated_over_default": simulated,
-        "learning": run["learning"],
-        "tokens": run["llm"]["tokens_in"] + run["llm"]["tokens_out"],
-        "minutes": run["times"]["minutes"],
-        "spa_p": run["spa_p"],
-    }
 
 
-def _group(arm: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """An arm over its seeds, with the errors of days and of runs together: three searches with one find have one chance."""
-    values = np.array([row["over_default"]["mean"] for row in rows])
-    mean, n = float(values.mean()), len(values)
-    ours, strong = ([np.array(row["by_day"][name]) for row in rows] for name in (OURS, STRONG))
-    found = over(ours, strong, np.arange(len(ours[0]))) if n > 1 else rows[0]["over_default"]
-    valid = [row["score_valid"] for row in rows]
-    simulated = [row["simulated_over_default"].get("x1", float("nan")) for row in rows]
-    return {
-        "arm": arm,
-        "runs": n,
-        "mean": mean,
-        "ci95": list(found["ci95"]),
-        "by_seed": values.tolist(),
-        "score_valid": float(np.mean(valid)),
-        "simulated": float(np.mean(simulated)),
-        "tokens": float(np.mean([row["tokens"] for row in rows])),
-    }
+def _mean_by_day(rows: Sequence[ComparedRun]) -> Array:
+    """Our design's price advantage by test day, the mean of an arm's runs."""
+    return np.mean([row.by_day[OURS] for row in rows], axis=0)
 
 
-def _test(a: str, b: str, difference: Any) -> dict[str, Any]:
-    rounded = np.round(
-        difference, 9
-    )  # the mean of three equal runs is not that of two to the last bit
+def _arm_result(arm: str, rows: Sequence[ComparedRun]) -> ArmResult:
+    """An arm over its seeds; three searches that found the same design had one chance, not three."""
+    values = np.array([row.over_default.mean for row in rows])
+    ours = [np.array(row.by_day[OURS]) for row in rows]
+    strong = [np.array(row.by_day[STRONG]) for row in rows]
+    found = over(ours, strong, np.arange(len(ours[0]))) if len(rows) > 1 else rows[0].over_default
+    simulated = [row.simulated_over_default.get("x1", math.nan) for row in rows]
+    return ArmResult(
+        arm=arm,
+        runs=len(rows),
+        mean=float(values.mean()),
+        ci95=found.ci95,
+        by_seed=tuple(values.tolist()),
+        score_valid=float(np.mean([row.score_valid for row in rows])),
+        simulated=float(np.mean(simulated)),
+        tokens=float(np.mean([row.tokens for row in rows])),
+    )
+
+
+def _difference(a: str, b: str, by_day: Array) -> ArmDifference:
+    # The mean of three equal runs is not that of two to the last bit.
+    rounded = np.round(by_day, 9)
     found = clustered_mean(rounded, np.arange(len(rounded)))
-    return {"a": a, "b": b, "difference": found.mean, "ci95": list(found.ci95), "p": found.p_value}
+    return ArmDifference(a, b, found.mean, found.ci95, found.p_value)
 
 
-def _sentence(groups: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]) -> str:
+def _sentence(groups: Sequence[ArmResult], tests: Sequence[ArmDifference]) -> str:
     """Who is ahead, and whether that is shown: a control that wins is named first."""
-    best = max(groups, key=lambda g: g["mean"])
-    if len(groups) > 1 and best["mean"] <= 0.0:
-        return "no arm found a design that is ahead of the default PPO on test days"
+    best = max(groups, key=lambda group: group.mean)
+    gain = f"{best.mean:+.2f} bps over the default PPO on test days"
     if len(groups) == 1:
-        return f"{best['arm']}: {best['mean']:+.2f} bps over the default PPO on test days, {best['runs']} runs"
-    shown = [t for t in tests if best["arm"] in (t["a"], t["b"]) and t["p"] < 0.05 / len(tests)]
-    against = ", ".join(t["b"] if t["a"] == best["arm"] else t["a"] for t in shown)
-    tail = (
-        f"; shown against {against} (Bonferroni)"
-        if shown
-        else "; no difference between arms is shown"
-    )
-    gain = f"{best['mean']:+.2f} bps over the default PPO on test days"
-    low = best["ci95"][0]
-    if low is None or not low > 0.0:
-        return f"no arm is shown to beat the default; the highest mean is that of {best['arm']}, {gain}{tail}"
-    return f"{best['arm']} is ahead with {gain}{tail}"
+        return f"{best.arm}: {gain}, {best.runs} runs"
+    if best.mean <= 0.0:
+        return "no arm found a design that is ahead of the default PPO on test days"
+    beaten = []
+    for test in tests:
+        if best.arm in (test.a, test.b) and test.p < LEVEL / len(tests):
+            beaten.append(test.b if test.a == best.arm else test.a)
+    tail = "; no difference between arms is shown"
+    if beaten:
+        tail = f"; shown against {', '.join(beaten)} (Bonferroni)"
+    if not best.ci95[0] > 0.0:
+        lead = f"no arm is shown to beat the default; the highest mean is that of {best.arm}"
+        return f"{lead}, {gain}{tail}"
+    return f"{best.arm} is ahead with {gain}{tail}"

@@ -1,0 +1,123 @@
+"""The tables of the final test: every method on the sealed test days, and on fresh orders in simulated markets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from se_rl.baselines.learned import LearnedBaseline
+from se_rl.baselines.settings import BaselinesConfig
+from se_rl.baselines.table import BaselineTask, Fitted, run_baselines
+from se_rl.data.catalog import DataSet
+from se_rl.data.features import FeatureScales
+from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.worlds import Episodes
+from se_rl.records.plain import from_plain, to_plain
+from se_rl.records.results import OURS, CheckRow, MethodRow, SimulatedRow
+from se_rl.records.settings import RunConfig
+from se_rl.scoring.execution import ConstantSchedule, execute
+from se_rl.scoring.final_test import over
+from se_rl.scoring.order_scores import Score
+from se_rl.scoring.standing import Array
+from se_rl.scoring.validation import TEST_SEED, Open, play, simulated
+
+Policies = Mapping[str, Sequence[Open]]
+"""For each method the policies of its training seeds."""
+
+
+@dataclass(frozen=True)
+class TestTable:
+    """Every method on the sealed test days, with the self-checks that the table passed."""
+
+    __test__ = False  # not a test, whatever pytest thinks of its name
+
+    methods: Mapping[str, MethodRow]
+    days: int
+    orders: int
+    checks: tuple[CheckRow, ...]
+    by_day: Mapping[str, tuple[int | float, ...]]
+    paths: Mapping[str, Mapping[str, tuple[float, ...]]]
+    notes: tuple[str, ...] = ()
+
+
+class LearnedMethods:
+    """Executes the test orders with our policies, and keeps what each training seed earned per order."""
+
+    def __init__(self, policies: Policies, *, agents: int) -> None:
+        self.policies = policies
+        self.agents = agents
+        self.pa: dict[str, list[Array]] = {}
+        self.specific_pa: dict[str, list[Array]] = {}
+
+    def __call__(
+        self, task: BaselineTask, dataset: DataSet, fitted: Fitted
+    ) -> list[LearnedBaseline]:
+        """The learned rows of the table of baselines."""
+        scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
+        world = StaticWorld(task.data, horizon=task.orders.horizon, scales=scales)
+        orders = Episodes(task.orders)
+        learned = []
+        for name, seeds in self.policies.items():
+            runs = tuple(play(world, orders, seed, agents=self.agents) for seed in seeds)
+            scores = [Score(name, task.panel, run.record) for run in runs]
+            self.pa[name] = [score.pa() for score in scores]
+            self.specific_pa[name] = [score.specific_pa() for score in scores]
+            learned.append(LearnedBaseline(name, (), runs))
+        return learned
+
+
+def history_table(
+    config: RunConfig,
+    policies: Policies,
+    *,
+    agents: int = 1,
+    benchmark: Literal["vwap", "twap"] = "vwap",
+    say: Callable[[str], None],
+) -> TestTable:
+    """The test days: our design, the default and the naive one beside the classical strategies, self-checked."""
+    table = BaselinesConfig(
+        data=config.data, split="test", horizon=config.horizon, benchmark=benchmark
+    )
+    learned = LearnedMethods(policies, agents=agents)
+    found = run_baselines(table, others=learned, per_order=True, say=say)
+    by_order = found["per_order"]
+    ours, dates = learned.pa[OURS], by_order["date"]
+    for name, row in found["methods"].items():
+        if name != OURS:
+            theirs = learned.pa.get(name) or [by_order[f"{name}: PA"]] * len(ours)
+            row["ours_over"] = to_plain(over(ours, theirs, dates))
+        if name in learned.specific_pa:
+            specific = over(learned.specific_pa[OURS], learned.specific_pa[name], dates)
+            row["ours_over_specific"] = to_plain(specific)
+    kept = ("methods", "days", "orders", "checks", "by_day", "paths", "notes")
+    return from_plain(TestTable, {name: found[name] for name in kept})
+
+
+def market_tables(
+    config: RunConfig,
+    policies: Policies,
+    *,
+    agents: int,
+    grid: ConstantSchedule,
+    say: Callable[[str], None],
+) -> dict[str, dict[str, SimulatedRow]]:
+    """Fresh simulated episodes, at the usual size and at twice that, beside TWAP and the grid's constant schedule."""
+    tables: dict[str, dict[str, SimulatedRow]] = {}
+    for impact in (1, 2):
+        say(f"simulated markets, orders of {impact}x the usual size")
+        world, episodes = simulated(
+            config, agents, seed=TEST_SEED, orders=config.rungs.last.episodes, impact=impact
+        )
+        constant = execute(world, grid, episodes)
+        schedule = {"schedule": grid.words(world.takes_price)}
+        rows = {
+            "TWAP": from_plain(SimulatedRow, constant.twap().summary()),
+            "grid constant": from_plain(SimulatedRow, constant.summary() | schedule),
+        }
+        for name, seeds in policies.items():
+            runs = tuple(play(world, episodes, seed) for seed in seeds)
+            learned = LearnedBaseline(name, (), runs)
+            rows[name] = from_plain(SimulatedRow, learned.whole.summary() | learned.seeds())
+        tables[f"x{impact}"] = rows
+    return tables

@@ -1,0 +1,117 @@
+"""What a run needs before it can search: its data without the sealed test days, the markets to train in, and the kit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from se_rl.baselines.passive_grid import best_constant
+from se_rl.core.provenance import data_facts
+from se_rl.data.catalog import load_dataset
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.executors.training_pool import training_worlds_of
+from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
+from se_rl.llm.high_level_enhancement import (
+    HighLevelEnhancement,
+    InstructionPopulation,
+    PerformanceBuffer,
+)
+from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement
+from se_rl.records.archive import Archive
+from se_rl.records.settings import RunConfig
+from se_rl.rl.policy import Neutral
+from se_rl.rl.training_worlds import dynamic_world
+from se_rl.scoring.execution import ConstantSchedule
+from se_rl.scoring.validation import Validation
+
+GRID_EPISODES = 256
+"""Simulated episodes, at most, on which constant schedules are tried."""
+
+
+@dataclass(frozen=True)
+class RunData:
+    """The data that the search may see; `facts` is what the results say about the whole set."""
+
+    facts: Mapping[str, Any]
+    train: MarketData
+    scales: FeatureScales
+    validation: Validation
+
+    @property
+    def benchmark(self) -> Literal["vwap", "twap"]:
+        """What orders are held against: bars without volume have no VWAP."""
+        return "vwap" if self.train.volume is not None else "twap"
+
+
+def load_run_data(config: RunConfig) -> RunData:
+    """Read the data set and leave its test days behind: nothing that is returned holds one."""
+    dataset = load_dataset(config.data)
+    facts = data_facts(dataset)
+    valid_dates = dataset.dates("valid")
+    train = dataset.split("train")
+    scales = FeatureScales.fit(train)
+    known_days = dataset.data.select(dates=np.concatenate([dataset.dates("train"), valid_dates]))
+    validation = Validation(config, known_days, dates=valid_dates, scales=scales)
+    return RunData(facts, train, scales, validation)
+
+
+class TrainingMarkets:
+    """The simulated markets that designs train in, made when they are first needed."""
+
+    def __init__(self, config: RunConfig, archive: Archive, *, say: Callable[[str], None]) -> None:
+        self.config = config
+        self.archive = archive
+        self.say = say
+
+    @cached_property
+    def grid(self) -> ConstantSchedule:
+        """The best constant schedule in simulated markets: what an output of 0 means there."""
+        found = self.archive.find("neutral")
+        if found is None:
+            self.say("trying constant schedules in simulated markets")
+            best = best_constant(
+                dynamic_world(training_worlds_of(self.config)),
+                np.random.default_rng(0),
+                episodes=min(GRID_EPISODES, 2 * self.config.bank),
+            )
+            found = {"multiple": best.multiple, "offset": best.offset}
+            self.archive.append("neutral", "neutral", found)
+        return ConstantSchedule(found["multiple"], found["offset"])
+
+    def neutral(self) -> dict[str, Neutral]:
+        """What a policy does that decides nothing, by world; history has TWAP and needs no entry."""
+        if self.config.worlds == "static":
+            return {}
+        return {"dynamic": Neutral(self.grid.multiple, self.grid.offset)}
+
+    def bank(self) -> EpisodeBank | None:
+        """Simulated episodes to train on; None where designs train on history alone."""
+        if self.config.worlds == "static":
+            return None
+        self.say(
+            "simulating markets to train in (the first use on a machine compiles for a minute)"
+        )
+        return dynamic_world(training_worlds_of(self.config)).filled_bank()
+
+
+def make_kit(config: RunConfig) -> DualLevelEnhancementKit:
+    """Both levels of enhancement, or those that the settings leave."""
+    enhances_prompts, enhances_weights = config.levels
+    prompts = HighLevelEnhancement(
+        InstructionPopulation(replay=config.replay),
+        PerformanceBuffer(),
+        seed=config.seed,
+        evolves=enhances_prompts,
+    )
+    lora = LoRAConfig(rank=config.lora_rank, alpha=config.lora_alpha, estimator=config.estimator)
+    return DualLevelEnhancementKit(
+        prompts if enhances_prompts or config.arm == "frozen" else None,
+        LowLevelEnhancement(lora) if enhances_weights else None,
+        seed=config.seed,
+    )

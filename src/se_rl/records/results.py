@@ -1,0 +1,263 @@
+"""What a finished run found: `RunResults`, and the records that it is made of.
+
+Field names are the keys of results.json. Numbers are in basis points where their name does not say otherwise; one that
+is undefined (an interval of a single day, say) is NaN here and null in the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RESULTS_VERSION = 1
+"""The form of results.json that this se-rl writes; a file without `schema_version` has this form too."""
+OURS = "SE-RL (best design)"
+STRONG = "PPO strong"
+NAIVE_METHOD = "PPO naive"
+"""Names of the learned methods in the tables: the best design, the default one, and the one with a naive reward."""
+TWAP = "TWAP"
+BOUND = "foresight bound"
+"""The row that knows the future: a bound, not a policy."""
+
+Bounds = tuple[float, float]
+UNKNOWN: Bounds = (math.nan, math.nan)
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A mean difference on the same orders, with its standard error and 95 % interval."""
+
+    mean: float = math.nan
+    se: float = math.nan
+    ci95: Bounds = UNKNOWN
+    detectable: float | None = None
+    orders: int | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether there were enough days for an interval."""
+        return math.isfinite(self.ci95[0]) and math.isfinite(self.ci95[1])
+
+
+NO_GAIN = Gain(0.0, 0.0, (0.0, 0.0))
+"""What a design gains over itself."""
+
+
+@dataclass(frozen=True)
+class OrderMetrics:
+    """The price advantage over a benchmark: its mean, spread, win rate, gain-loss ratio, and the inventory left."""
+
+    PA: float = math.nan
+    PA_std: float = math.nan
+    WR: float = math.nan
+    GLR: float = math.nan
+    AFI: float = math.nan
+    PA_vs_twap: float | None = None
+    PA_vs_arrival: float | None = None
+    PA_vs_vwap: float | None = None
+    ci95: Bounds = UNKNOWN
+
+
+@dataclass(frozen=True)
+class MethodRow(OrderMetrics):
+    """One method on the sealed test days; `ours_over` is what our design gains over it on the same orders.
+
+    The parts by seed are those of learned methods.
+    """
+
+    PA_gross: float | None = None
+    by_side: Mapping[str, OrderMetrics] = field(default_factory=dict)
+    over_TWAP: Gain = field(default_factory=Gain)
+    over_TWAP_common: Gain = field(default_factory=Gain)
+    over_TWAP_specific: Gain = field(default_factory=Gain)
+    over_TWAP_full_bars: Gain | None = None
+    capture: float | None = None
+    over_TWAP_by_seed: tuple[float, ...] | None = None
+    seed_sd: float | None = None
+    ended_early: tuple[str, ...] | None = None
+    ours_over: Gain | None = None
+    ours_over_specific: Gain | None = None
+
+
+@dataclass(frozen=True)
+class FinalMetrics:
+    """Our design on the sealed test days, over TWAP and over the default PPO."""
+
+    PA: float = math.nan
+    PA_std: float = math.nan
+    WR: float = math.nan
+    GLR: float = math.nan
+    AFI: float = math.nan
+    ci95: Bounds = UNKNOWN
+    over_TWAP: Gain = field(default_factory=Gain)
+    over_TWAP_specific: Gain = field(default_factory=Gain)
+    over_TWAP_common: Gain = field(default_factory=Gain)
+    over_default: Gain = field(default_factory=Gain)
+    over_default_specific: Gain = field(default_factory=Gain)
+
+
+@dataclass(frozen=True)
+class SimulatedRow:
+    """One method on fresh orders in simulated markets: its cost, what it saves against TWAP, and how it trades."""
+
+    cost_bps: float = math.nan
+    twap_cost_bps: float | None = None
+    saved_bps: float = math.nan
+    saved_se: float | None = None
+    saved_ci95: Bounds = UNKNOWN
+    saved_share: float = math.nan
+    passive: float = math.nan
+    forced: float = math.nan
+    AFI: float | None = None
+    distinct_actions: int | None = None
+    broken: int | None = None
+    orders: int | None = None
+    schedule: str | None = None
+    over_TWAP_by_seed: tuple[float, ...] | None = None
+    seed_sd: float | None = None
+    ended_early: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True)
+class DesignCounts:
+    """How many designs were proposed, and what became of them."""
+
+    proposed: int = 0
+    valid: int = 0
+    scored: int = 0
+    failed: int = 0
+    repeated: int = 0
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the choice among so many designs must be held against, on the validation days of the search.
+
+    `hurdle_bps` is what the best of as many worthless designs is expected to show; `spa_p_*` is the chance that no
+    design beats the benchmark, corrected for having looked at all of them.
+    """
+
+    tried: int = 0
+    scored: int = 0
+    hurdle_bps: float = math.nan
+    score_minus_hurdle_bps: float = math.nan
+    spa_p_over_twap: float = math.nan
+    spa_p_over_default: float = math.nan
+    on: str = ""
+
+
+@dataclass(frozen=True)
+class FinalistRow:
+    """A design of the last rung: how it stands there, and its score at every rung that it climbed."""
+
+    candidate: str
+    score: float = math.nan
+    se: float = math.nan
+    ci95: Bounds = UNKNOWN
+    by_seed: tuple[float, ...] = ()
+    by_world: Mapping[str, float] = field(default_factory=dict)
+    rungs: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Gain over TWAP at each training budget, of the best design and of the default."""
+
+    work: tuple[float, ...] = ()
+    best: tuple[float, ...] = ()
+    default: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class SeedsUsed:
+    """The seed of the search, and those of the trainings that the results rest on."""
+
+    search: int = 0
+    trainings: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelUse:
+    """Who designed, and what that took."""
+
+    name: str = ""
+    adapter: str = ""
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    usd: float = 0.0
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """The data behind the results."""
+
+    name: str = ""
+    synthetic: bool = False
+    sha256: str = ""
+    symbols: int | None = None
+    first_date: int | None = None
+    last_date: int | None = None
+    train_days: int | None = None
+    valid_days: int | None = None
+    test_days: int | None = None
+    orders: int | None = None
+
+    @property
+    def days(self) -> Mapping[str, int]:
+        """The number of days of each split that is known."""
+        known = {"train": self.train_days, "valid": self.valid_days, "test": self.test_days}
+        return {split: days for split, days in known.items() if days is not None}
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """One self-check of the table of methods."""
+
+    name: str
+    ok: bool
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """How long the search took."""
+
+    minutes: float = math.nan
+
+
+@dataclass(frozen=True)
+class RunResults:
+    """Everything that a finished run states; what is written as results.json."""
+
+    schema_version: int = RESULTS_VERSION
+    final_metrics: FinalMetrics = field(default_factory=FinalMetrics)
+    best: str = ""
+    baselines: Mapping[str, MethodRow] = field(default_factory=dict)
+    dynamic: Mapping[str, Mapping[str, SimulatedRow]] = field(default_factory=dict)
+    designs: DesignCounts = field(default_factory=DesignCounts)
+    stop_reason: str = ""
+    test_openings: int = 0
+    spa_p: float = math.nan
+    selection: Selection = field(default_factory=Selection)
+    finalists: tuple[FinalistRow, ...] = ()
+    learning: LearningCurve = field(default_factory=LearningCurve)
+    seeds: SeedsUsed = field(default_factory=SeedsUsed)
+    isolation: str = ""
+    llm: ModelUse = field(default_factory=ModelUse)
+    data: DataFacts = field(default_factory=DataFacts)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    checks: tuple[CheckRow, ...] = ()
+    by_day: Mapping[str, tuple[int | float, ...]] = field(default_factory=dict)
+    paths: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    version: str = ""
+    code_hash: str = ""
+    times: RunTimes = field(default_factory=RunTimes)
+    verdict: str = ""
+
+    def finalist(self, name: str) -> FinalistRow | None:
+        """How a design stands at the last rung; None where it did not come so far."""
+        return next((row for row in self.finalists if row.candidate == name), None)

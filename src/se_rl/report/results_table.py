@@ -1,0 +1,102 @@
+"""The end of `se-rl run` in the terminal: the verdict, the tables of methods, and what stands behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+
+from se_rl.records.results import OURS, MethodRow, RunResults, SimulatedRow
+from se_rl.report.console import say, stdout_console, text_table, warn_synthetic
+from se_rl.report.numbers import interval, number, p_value, signed
+
+METHOD_COLUMNS = ("method", "PA", "over TWAP", "95 % CI", "specific", "WR", "GLR", "AFI")
+SIMULATED_COLUMNS = (
+    "method, order size",
+    "cost, bps",
+    "saved, bps",
+    "95 % CI",
+    "passive",
+    "forced",
+    "seed SD",
+)
+
+
+def print_results(
+    results: RunResults, *, page: str | Path = "", console: Console | None = None
+) -> None:
+    """Print a finished run: the verdict first, then the tables and the small print."""
+    console = console or stdout_console()
+    say(console, results.verdict, style="bold")
+    warn_synthetic(console, synthetic=results.data.synthetic)
+    methods = [_method(name, row) for name, row in results.baselines.items()]
+    console.print(text_table("sealed test days, bps", METHOD_COLUMNS, methods, strong=OURS))
+    simulated = []
+    for size, rows in results.dynamic.items():
+        simulated += [_simulated(f"{name}, {size}", row) for name, row in rows.items()]
+    if simulated:
+        title = "simulated market, against the arrival price"
+        console.print(text_table(title, SIMULATED_COLUMNS, simulated, strong=OURS))
+    for line in _small_print(results):
+        say(console, line, style="dim")
+    say(console, f"page: {page}" if page else "")
+
+
+def _method(name: str, row: MethodRow) -> tuple[str, ...]:
+    return (
+        name,
+        number(row.PA),
+        signed(row.over_TWAP.mean),
+        interval(row.over_TWAP.ci95),
+        signed(row.over_TWAP_specific.mean),
+        number(row.WR, 3),
+        number(row.GLR),
+        number(row.AFI, 3),
+    )
+
+
+def _simulated(name: str, row: SimulatedRow) -> tuple[str, ...]:
+    return (
+        name,
+        number(row.cost_bps),
+        signed(row.saved_bps),
+        interval(row.saved_ci95),
+        number(row.passive),
+        number(row.forced),
+        number(row.seed_sd),
+    )
+
+
+def _small_print(results: RunResults) -> Iterator[str]:
+    """What stands behind the tables, one fact or two a line."""
+    gain, specific = results.final_metrics.over_default, results.final_metrics.over_default_specific
+    yield (
+        f"best design {results.best}: {signed(gain.mean)} bps over the default "
+        f"{interval(gain.ci95)} on the test days, specific part {signed(specific.mean)} "
+        f"{interval(specific.ci95)}"
+    )
+    counts = ", ".join(f"{count} {name}" for name, count in vars(results.designs).items())
+    yield f"designs: {counts}; stopped: {results.stop_reason}"
+    chosen = results.selection
+    yield (
+        f"selection: {chosen.tried} tried, luck alone lifts the best by about "
+        f"{number(chosen.hurdle_bps)} bps; SPA p {p_value(chosen.spa_p_over_default)}"
+    )
+    trainings = ", ".join(map(str, results.seeds.trainings))
+    yield (
+        f"seeds: search {results.seeds.search}, trainings {trainings or 'none'}; "
+        f"isolation: {results.isolation}; test openings: {results.test_openings}"
+    )
+    llm = results.llm
+    adapter = f", adapter {llm.adapter}" if llm.adapter else ""
+    yield (
+        f"model: {llm.name}{adapter}; {llm.calls} calls, {llm.tokens_in:,} tokens in, "
+        f"{llm.tokens_out:,} out, {llm.usd:.2f} USD"
+    )
+    data = results.data
+    days = ", ".join(f"{count} {split}" for split, count in data.days.items())
+    dates = f"{data.first_date or ''} to {data.last_date or ''}"
+    yield f"data: {data.name}, {dates} ({days}), sha256 {data.sha256[:12]}"
+    for note in results.notes:
+        yield f"note: {note}"
