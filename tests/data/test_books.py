@@ -15,15 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from se_rl.data.books import (
-    BookHistory,
-    QuoteHistory,
-    bars_from_ticks,
-    read_lobster,
-    read_quotes,
-    read_trades,
-)
+from se_rl.data.books import BookHistory, read_lobster
 from se_rl.data.market_data import DataError
+from se_rl.data.ticks import QuoteHistory, bars_from_ticks, read_quotes, read_trades
 
 CSV_NAME = "TOY_2024-01-02_34200000_57600000_{}_2.csv"
 MESSAGES = """34199.5,1,11,100,100000,1

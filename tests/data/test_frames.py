@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from se_rl.data.calendar import session_grid
 from se_rl.data.columns import Columns, ReadOptions, frame_columns
-from se_rl.data.frames import bars_from_columns, bars_from_frame, repair_rows, row_defects
+from se_rl.data.frames import bars_from_columns, bars_from_frame
 from se_rl.data.market_data import DataError, MarketData, Provenance
+from se_rl.data.row_defects import repair_rows, row_defects
 
 
 def frame(

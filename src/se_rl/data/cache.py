@@ -1,7 +1,8 @@
-"""A cache of finished MarketData: one file per entry, checksummed, memory-mapped, never trusted unread.
+"""A cache of finished MarketData: one file per entry, checksummed, memory-mapped, never trusted
+unread.
 
-Layout: magic, CRC-32 of all that follows, header length, a JSON header, then the raw arrays. No pickle: a file that
-somebody else put there can at worst be refused.
+Layout: magic, CRC-32 of all that follows, header length, a JSON header, then the raw arrays. No
+pickle: a file that somebody else put there can at worst be refused.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from se_rl.data.calendar import SessionGrid
 from se_rl.data.market_data import MarketData, Provenance
 
 CACHE_VERSION = 2
-"""Raise it whenever a reader gives other numbers for the same file: older entries are then never found."""
+"""Raise it whenever a reader gives other numbers for the same file: older entries are then never
+found."""
 
 _PREFIX = struct.Struct("<8sIQ")  # magic, CRC-32, header length
 _MAGIC = b"se-rl\x00md"
@@ -39,7 +41,8 @@ def cache_folder() -> Path:
 
 
 def cached(key: str, build: Callable[[], MarketData]) -> MarketData:
-    """The entry of this key, or what `build` makes, stored for the next time; its arrays are read-only either way.
+    """The entry of this key, or what `build` makes, stored for the next time; its arrays are
+    read-only either way.
 
     A damaged entry is rebuilt; where the folder cannot be written there is simply no cache.
     """
@@ -69,7 +72,8 @@ def _arrays(data: MarketData) -> dict[str, np.ndarray]:
 
 
 def _store(path: Path, data: MarketData) -> None:
-    """Write to a temporary file beside the entry, flush it to the disk, then rename: readers see all or nothing."""
+    """Write to a temporary file beside the entry, flush it to the disk, then rename: readers see
+    all or nothing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
         try:

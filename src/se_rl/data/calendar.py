@@ -1,7 +1,8 @@
 """Session grids: which bar labels one trading day has, by exchange, bar length and labelling.
 
-A grid is data, not a calendar of holidays: `exchange_calendars` answers which days exist (data/checks.py), this file
-answers which minutes a day has. All times are exchange time; a label is minutes after midnight.
+A grid is data, not a calendar of holidays: `exchange_calendars` answers which days exist
+(data/checks.py), this file answers which minutes a day has. All times are exchange time; a label is
+minutes after midnight.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy.typing as npt
 
 US, CHINA, CONTINUOUS = "XNYS", "XSHG", "continuous"
 LABELS = ("start", "end", "open+end")
-"""How a bar is named: by its first minute, by its last, or by its last with one extra bar for the opening print."""
+"""How a bar is named: by its first minute, by its last, or by its last with one extra bar for the
+opening print."""
 
 _HOURS = {US: ((570, 960),), CHINA: ((570, 690), (780, 900))}
 TIME_ZONES = {US: "America/New_York", CHINA: "Asia/Shanghai", CONTINUOUS: "UTC"}
@@ -22,7 +24,8 @@ TIME_ZONES = {US: "America/New_York", CHINA: "Asia/Shanghai", CONTINUOUS: "UTC"}
 
 @dataclass(frozen=True)
 class SessionGrid:
-    """The bars of one session: exchange (`XNYS`, `XSHG`, `continuous`), bar length in minutes and their labels."""
+    """The bars of one session: exchange (`XNYS`, `XSHG`, `continuous`), bar length in minutes and
+    their labels."""
 
     exchange: str
     bar_minutes: int
@@ -34,7 +37,8 @@ class SessionGrid:
 
     @cached_property
     def positions(self) -> npt.NDArray[np.int64]:
-        """Bar index by minute of the day (-1: not a bar of this grid); serves as a lookup table of 1,441 entries."""
+        """Bar index by minute of the day (-1: not a bar of this grid); serves as a lookup table of
+        1,441 entries."""
         table = np.full(24 * 60 + 1, -1, dtype=np.int64)
         table[np.asarray(self.minutes)] = np.arange(len(self.minutes))
         return table
@@ -46,7 +50,8 @@ class SessionGrid:
 
 
 def session_grid(exchange: str, *, bar_minutes: int = 1, label: str = "start") -> SessionGrid:
-    """The grid of a full session, e.g. `session_grid("XNYS")` has 390 bars and `session_grid("XSHG")` 240."""
+    """The grid of a full session, e.g. `session_grid("XNYS")` has 390 bars and
+    `session_grid("XSHG")` 240."""
     if exchange not in _HOURS:
         raise ValueError(
             f"exchange {exchange!r} has no fixed hours here; use one of {', '.join(_HOURS)}"
@@ -65,7 +70,8 @@ def session_grid(exchange: str, *, bar_minutes: int = 1, label: str = "start") -
 def infer_grid(
     minutes: npt.NDArray[np.integer], *, bar_minutes: int | None = None
 ) -> SessionGrid | None:
-    """The known grid that holds these minute labels with the fewest bars to spare, or None if no grid holds 99 % of them."""
+    """The known grid that holds these minute labels with the fewest bars to spare, or None if no
+    grid holds 99 % of them."""
     labels, counts = np.unique(minutes, return_counts=True)
     labels, counts = (
         labels[(labels >= 0) & (labels <= 1440)],

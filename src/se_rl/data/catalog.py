@@ -1,4 +1,5 @@
-"""Data sets by name or path: where they are, how their dates are split, what a model for them may be fitted on."""
+"""Data sets by name or path: where they are, how their dates are split, what a model for them may
+be fitted on."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data import books
+from se_rl.data import books, ticks
 from se_rl.data.books import BookHistory
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import ReadOptions, read_bars
@@ -28,7 +29,8 @@ GAP_SESSIONS = 1
 
 @dataclass(frozen=True)
 class KnownSet:
-    """Last train date, last valid date, and the sets (beside it in its folder) whose train days models are fitted on."""
+    """Last train date, last valid date, and the sets (beside it in its folder) whose train days
+    models are fitted on."""
 
     train_until: int
     valid_until: int
@@ -67,7 +69,8 @@ class DataSet:
         )
         if not len(dates):
             raise DataError(
-                f"split {split!r} of {self.name} is empty ({len(self.data.dates)} sessions in all); use --split all"
+                f"split {split!r} of {self.name} is empty ({len(self.data.dates)} sessions in "
+                "all); use --split all"
             )
         return dates
 
@@ -83,7 +86,8 @@ class DataSet:
         return self.data.select(dates=self.dates(split))
 
     def companions(self) -> list[DataSet]:
-        """The sets that models for this one are fitted on: itself, or the known ones that lie beside it."""
+        """The sets that models for this one are fitted on: itself, or the known ones that lie
+        beside it."""
         known = KNOWN_SETS.get(self.name)
         if known is None or self.path is None:
             return [self] if self.has("train") else []
@@ -96,7 +100,8 @@ class DataSet:
 
 
 def split_dates(dates: Dates, known: KnownSet | None = None) -> dict[str, Dates]:
-    """Train, valid and test dates, in this order of time; by share with a gap of one session unless the set is known."""
+    """Train, valid and test dates, in this order of time; by share with a gap of one session unless
+    the set is known."""
     if known is not None:
         train, valid = dates <= known.train_until, dates <= known.valid_until
         return {"train": dates[train], "valid": dates[valid & ~train], "test": dates[~valid]}
@@ -114,7 +119,8 @@ def data_home() -> Path:
 
 
 def load_dataset(spec: str, options: ReadOptions | None = None) -> DataSet:
-    """A set by path, by the name it was imported under, or `csi100`/`nasdaq100` (synthetic unless imported)."""
+    """A set by path, by the name it was imported under, or `csi100`/`nasdaq100` (synthetic unless
+    imported)."""
     path = Path(spec).expanduser()
     if path.suffix or path.exists():
         return DataSet(read_any(path, options or ReadOptions()), path)
@@ -135,7 +141,9 @@ def imported_names() -> list[str]:
 
 
 def list_datasets() -> list[dict[str, Any]]:
-    """Every set that can be named, and whether its name stands for imported or for synthetic bars."""
+    """Every set that can be named, and whether its name stands for imported or for synthetic
+    bars.
+    """
     rows = [
         {"name": name, "kind": "imported", "path": str(data_home() / f"{name}.parquet")}
         for name in imported_names()
@@ -175,13 +183,12 @@ def read_book_or_bars(spec: str) -> MarketData | BookHistory:
 
 
 def read_any(path: Path, options: ReadOptions) -> MarketData:
-    """Bars from any file we read: bars as they are; LOBSTER messages and ticks turned into bars by their file name."""
+    """Bars from any file we read; its name says whether LOBSTER messages or ticks make them."""
     stem = path.stem.lower()
     if "_message" in stem:
         return books.read_lobster(path).bars()
     if "_trades_" in stem:
         quotes = path.with_name(path.name.replace("_trades_", "_bbo_"))
-        return books.bars_from_ticks(
-            books.read_trades(path), books.read_quotes(quotes) if quotes.exists() else None
-        )
+        standing = ticks.read_quotes(quotes) if quotes.exists() else None
+        return ticks.bars_from_ticks(ticks.read_trades(path), standing)
     return read_bars(path, options)

@@ -1,4 +1,5 @@
-"""Rows of bars as they stand in a source: what a user may say about them, their columns, and dataframes as columns.
+"""Rows of bars as they stand in a source: what a user may say about them, their columns, and
+dataframes as columns.
 
 Nothing here is checked against a session grid; data/frames.py refuses, repairs and places the rows.
 """
@@ -28,7 +29,8 @@ _EPOCH_UNITS: dict[int, Any] = {10: "s", 13: "ms", 16: "us", 19: "ns"}
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """What a source does not say about itself; None means inferred. `repair` mends rows and counts what it did."""
+    """What a source does not say about itself; None means inferred. `repair` mends rows and counts
+    what it did."""
 
     exchange: str | None = None
     bar_minutes: int | None = None
@@ -63,10 +65,12 @@ INFER_ALL = ReadOptions()
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """Bars as they stand in a source, one row each. `code` indexes `symbols`; `date` is yyyymmdd (0: none).
+    """Bars as they stand in a source, one row each. `code` indexes `symbols`; `date` is yyyymmdd
+    (0: none).
 
-    `minute` is minutes after midnight, exchange time (with a fraction where the source has seconds). A bid or ask of 0
-    is no quote. The fields from `bar_label` on are what the source says of itself; only our own files say their `grid`.
+    `minute` is minutes after midnight, exchange time (with a fraction where the source has
+    seconds). A bid or ask of 0 is no quote. The fields from `bar_label` on are what the source says
+    of itself; only our own files say their `grid`.
     """
 
     symbols: tuple[str, ...]
@@ -102,13 +106,15 @@ class Columns:
 
     @property
     def clock(self) -> npt.NDArray[np.int64]:
-        """Microseconds since 1970 on the source's own clock: unlike `time`, differences are durations."""
+        """Microseconds since 1970 on the source's own clock: unlike `time`, differences are
+        durations."""
         days = calendar_days(self.date.astype(np.int64)).astype(np.int64)
         return days * 86_400_000_000 + np.rint(self.minute * 60e6).astype(np.int64)
 
     @property
     def label_minutes(self) -> npt.NDArray[np.int64]:
-        """The minute of each row as a table index: 1441 (beyond every label) where it is no whole minute of a day."""
+        """The minute of each row as a table index: 1441 (beyond every label) where it is no whole
+        minute of a day."""
         whole = (self.minute >= 0) & (self.minute <= 1440) & (self.minute == np.floor(self.minute))
         return np.where(whole, self.minute, 1441).astype(np.int64)
 
@@ -124,7 +130,10 @@ class Columns:
     def describe(self, row: int) -> str:
         """A row as a person finds it: symbol, date, clock time and row number."""
         hour, minute = divmod(int(self.minute[row]), 60)
-        return f"{one_line(self.symbols[self.code[row]])} {self.date[row]} {hour:02d}:{minute:02d} (row {row + 1})"
+        return (
+            f"{one_line(self.symbols[self.code[row]])} {self.date[row]} {hour:02d}:{minute:02d} "
+            f"(row {row + 1})"
+        )
 
     def located(self, grid: SessionGrid) -> npt.NDArray[np.int64]:
         """The grid position of each row, -1 for a row that is no bar of the grid."""
@@ -142,7 +151,8 @@ def with_symbols(
 def frame_columns(
     frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame"
 ) -> Columns:
-    """The rows of a dataframe as they stand, unchecked: OHLC[V] with a time index or time columns [and symbols]."""
+    """The rows of a dataframe as they stand, unchecked: OHLC[V] with a time index or time columns
+    [and symbols]."""
     import pandas as pd
 
     if not isinstance(frame, pd.DataFrame):
@@ -176,14 +186,16 @@ def frame_columns(
     code, names = pd.factorize(flat[label])
     if np.any(code < 0):
         raise DataError(
-            f"{int(np.sum(code < 0)):,} rows of {name} have no {label}; fill the column or leave it out"
+            f"{int(np.sum(code < 0)):,} rows of {name} have no {label}; "
+            "fill the column or leave it out"
         )
     symbols, code = with_symbols([str(n) for n in names], code)
     return Columns(symbols=symbols, code=code, date=date, minute=minute, **rows)
 
 
 def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIndex:
-    """Timestamps from the best time column there is, or from date + time; unreadable ones raise unless `repair`."""
+    """Timestamps from the best time column there is, or from date + time; unreadable ones raise
+    unless `repair`."""
     import pandas as pd
 
     values = flat[timed[0]]
@@ -217,7 +229,8 @@ def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIn
 def exchange_clock(
     stamps: pd.DatetimeIndex, options: ReadOptions
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Date and minute in exchange time; an unnamed exchange is the one whose hours the moments fit, else UTC."""
+    """Date and minute in exchange time; an unnamed exchange is the one whose hours the moments fit,
+    else UTC."""
     if stamps.tz is None and options.time_zone is None:
         return _clock(stamps)
     if stamps.tz is None:
@@ -270,7 +283,8 @@ def _float_column(values: pd.Series[Any], repair: bool) -> Array:
     if lost.any() and not repair:
         row = int(lost.argmax())
         raise DataError(
-            f"column {values.name} row {row + 1} holds {one_line(values.iloc[row])!r}; it must hold numbers"
+            f"column {values.name} row {row + 1} holds {one_line(values.iloc[row])!r}; "
+            "it must hold numbers"
         )
     return numbers
 

@@ -1,7 +1,7 @@
 """Rows of bars become MarketData: refused or repaired row by row, then put on the session grid.
 
-`bars_from_columns` is the one road; files (data/readers.py) and dataframes (data/columns.py) only differ in how they get
-to `Columns`.
+`bars_from_columns` is the one road; files (data/readers.py) and dataframes (data/columns.py) only
+differ in how they get to `Columns`.
 """
 
 from __future__ import annotations
@@ -15,121 +15,22 @@ import numpy.typing as npt
 from se_rl.data.calendar import CONTINUOUS, SessionGrid, infer_grid, session_grid
 from se_rl.data.columns import INFER_ALL, Columns, ReadOptions, frame_columns
 from se_rl.data.market_data import PRICE_FIELDS, Array, DataError, MarketData, Provenance
+from se_rl.data.row_defects import Mask, refuse_defects, repair_rows
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Mask = npt.NDArray[np.bool_]
 Index = npt.NDArray[np.int64]
 EARLY_CLOSE_SHARE = 0.2
-"""A session without any print in this last share of the grid closed early; if all do, the grid is cut (`on_grid`)."""
-
-DEFECTS = {
-    "no_time": ("rows without a readable time", "dropped"),
-    "nan_price": ("rows with a missing or infinite price", "dropped"),
-    "non_positive_price": ("rows with a price of 0 or less", "dropped"),
-    "bad_volume": ("rows with a missing or negative volume or amount", "dropped"),
-    "ohlc_order": ("rows whose open or close lies outside [low, high]", "high and low widened"),
-    "crossed_quote": ("rows with the bid above the ask", "quote taken as missing"),
-    "unsorted": ("rows out of time order", "sorted"),
-    "duplicate": ("duplicate (symbol, time) rows", "the last one kept"),
-}
-"""What can be wrong with one row (kind: what it is, how a repair mends it); see `row_defects`."""
-
-_DROPPED = ("no_time", "nan_price", "non_positive_price", "bad_volume")
-
-
-def row_defects(columns: Columns) -> dict[str, Mask]:
-    """The rows at fault by kind (keys of DEFECTS), all kinds always present, in the order of the source."""
-    prices = np.stack([getattr(columns, name) for name in PRICE_FIELDS])
-    opens, highs, lows, closes = prices
-    finite, month, day = (
-        np.isfinite(prices).all(axis=0),
-        columns.date // 100 % 100,
-        columns.date % 100,
-    )
-    dated = (
-        (columns.date >= 18000101)
-        & (columns.date <= 22000101)
-        & (month - 1 < 12)
-        & (day - 1 < 31)
-        & (month * day > 0)
-    )
-    found = {
-        "no_time": ~dated,
-        "nan_price": ~finite,
-        "non_positive_price": (prices <= 0).any(axis=0),
-    }
-    amounts = [v for v in (columns.volume, columns.amount) if v is not None]
-    found["bad_volume"] = (
-        np.any([~(v >= 0) | np.isinf(v) for v in amounts], axis=0)
-        if amounts
-        else np.zeros_like(finite)
-    )
-    slack = 1e-9 * np.abs(closes)
-    outside = (np.maximum(opens, closes) > highs + slack) | (
-        np.minimum(opens, closes) < lows - slack
-    )
-    found["ohlc_order"] = outside & finite & ~found["non_positive_price"]
-    crossed = (
-        None
-        if columns.bid is None or columns.ask is None
-        else (columns.bid > columns.ask) & (columns.ask > 0)
-    )
-    found["crossed_quote"] = np.zeros_like(finite) if crossed is None else crossed
-    order = np.argsort(columns.code, kind="stable")
-    found["unsorted"] = _stepped(columns, order, dated) < 0
-    if found["unsorted"].any():
-        order = np.lexsort((columns.time, columns.code))
-    found["duplicate"] = _stepped(columns, order, dated) == 0
-    return found
-
-
-def _stepped(columns: Columns, order: Index, dated: Mask) -> npt.NDArray[np.int8]:
-    """Per row the sign of its time less that of the row before it (in this order) of its symbol; 1 where none is."""
-    time, code, known = columns.time[order], columns.code[order], dated[order]
-    sign = np.ones(len(order), dtype=np.int8)
-    same = (code[1:] == code[:-1]) & known[1:] & known[:-1]
-    sign[order[1:][same]] = np.sign(time[1:][same] - time[:-1][same])
-    return sign
-
-
-def refuse_defects(columns: Columns, name: str) -> None:
-    """Raise a DataError for the first kind of defect there is, naming its first row."""
-    for kind, rows in row_defects(columns).items():
-        if rows.any():
-            raise DataError(
-                f"{name} has {int(rows.sum()):,} {DEFECTS[kind][0]}, first {columns.describe(int(rows.argmax()))}; "
-                "`se-rl data import FILE --repair` mends this"
-            )
-
-
-def repair_rows(columns: Columns) -> Columns:
-    """The rows with every defect of DEFECTS mended; `notes` says how many of each there were."""
-    found = row_defects(columns)
-    notes = [
-        f"repaired {int(m.sum()):,} {DEFECTS[k][0]}: {DEFECTS[k][1]}"
-        for k, m in found.items()
-        if m.any()
-    ]
-    if not notes:
-        return columns
-    if columns.bid is not None:
-        columns = replace(columns, bid=np.where(found["crossed_quote"], 0.0, columns.bid))
-    kept = columns.take(~np.any([found[kind] for kind in _DROPPED], axis=0))
-    kept = kept.take(np.lexsort((kept.time, kept.code)))
-    newest = np.ones(len(kept), dtype=bool)
-    newest[:-1] = (np.diff(kept.code) != 0) | (np.diff(kept.time) != 0)
-    kept = kept.take(newest)
-    prices = [getattr(kept, name) for name in PRICE_FIELDS]
-    high, low = np.max(prices, axis=0), np.min(prices, axis=0)
-    return replace(kept, high=high, low=low, notes=columns.notes + tuple(notes))
+"""A session without any print in this last share of the grid closed early; if all do, the grid is
+cut (`on_grid`)."""
 
 
 def bars_from_columns(
     columns: Columns, options: ReadOptions = INFER_ALL, *, provenance: Provenance
 ) -> MarketData:
-    """MarketData on the session grid from rows: strict unless `options.repair`; the notes say what was left out."""
+    """MarketData on the session grid from rows: strict unless `options.repair`; the notes say what
+    was left out."""
     if options.repair:
         columns = repair_rows(columns)
     else:
@@ -149,9 +50,11 @@ def bars_from_columns(
 def bars_from_frame(
     frame: pd.DataFrame, options: ReadOptions = INFER_ALL, *, name: str = "frame"
 ) -> MarketData:
-    """MarketData from a dataframe of OHLCV bars: a DatetimeIndex, or long with symbol and timestamp columns.
+    """MarketData from a dataframe of OHLCV bars: a DatetimeIndex, or long with symbol and timestamp
+    columns.
 
-    Column names are case-insensitive. Rows that follow no exchange's hours become one continuous session.
+    Column names are case-insensitive. Rows that follow no exchange's hours become one continuous
+    session.
     """
     return bars_from_columns(
         frame_columns(frame, options, name=name), options, provenance=Provenance(name)
@@ -159,7 +62,8 @@ def bars_from_frame(
 
 
 def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
-    """The session grid that options, source and labels agree on; None where the rows follow no exchange's hours."""
+    """The session grid that options, source and labels agree on; None where the rows follow no
+    exchange's hours."""
     if options.exchange == CONTINUOUS:
         return None
     if columns.grid is not None and not (
@@ -186,7 +90,8 @@ def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
     grid = session_grid(exchange, bar_minutes=length, label=options.bar_label or label)
     if options.bar_label or columns.bar_label in (None, grid.label):
         return grid
-    # The source's own word decides only where the labels leave it open: "end of bar" files may carry an opening print.
+    # The source's own word decides only where the labels leave it open: "end of bar" files may
+    # carry an opening print.
     told = session_grid(exchange, bar_minutes=length, label=columns.bar_label)
     return (
         told if np.sum(columns.located(told) >= 0) >= np.sum(columns.located(grid) >= 0) else grid
@@ -194,7 +99,8 @@ def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
 
 
 def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance) -> MarketData:
-    """All rows of each symbol, in order, as one continuous session: for rows that follow no exchange's hours."""
+    """All rows of each symbol, in order, as one continuous session: for rows that follow no
+    exchange's hours."""
     columns = columns.take(np.argsort(columns.code, kind="stable"))
     counts = np.bincount(columns.code, minlength=len(columns.symbols))
     symbols = tuple(s for s, count in zip(columns.symbols, counts, strict=True) if count)
@@ -202,7 +108,8 @@ def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance)
     times = columns.clock[: shape[2]]
     if len(set(counts[counts > 0])) > 1 or np.any(columns.clock.reshape(shape) != times):
         raise DataError(
-            f"{provenance.name} fits no exchange's hours and its {len(symbols)} symbols differ in their timestamps; "
+            f"{provenance.name} fits no exchange's hours and its {len(symbols)} symbols differ in "
+            "their timestamps; "
             "give the exchange, or one symbol, or rows at shared times only"
         )
     gaps, number = np.unique(np.diff(times), return_counts=True)
@@ -221,9 +128,11 @@ def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance)
 
 
 def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> MarketData:
-    """Rows without defects re-indexed to the grid; the notes count the bars outside its hours, left out.
+    """Rows without defects re-indexed to the grid; the notes count the bars outside its hours, left
+    out.
 
-    A grid inferred or chosen is cut to the labels there are where every session starts late or ends early.
+    A grid inferred or chosen is cut to the labels there are where every session starts late or ends
+    early.
     """
     place = columns.located(grid)
     notes = provenance.notes
@@ -252,7 +161,8 @@ def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> M
 
 
 def _cut(grid: SessionGrid, place: Index) -> tuple[SessionGrid, Index, tuple[str, ...]]:
-    """The grid from the first to the last label in use, with the places on it, where an edge of it is never in use."""
+    """The grid from the first to the last label in use, with the places on it, where an edge of it
+    is never in use."""
     first, last, edge = (
         int(place.min()),
         int(place.max()),
@@ -267,7 +177,8 @@ def _cut(grid: SessionGrid, place: Index) -> tuple[SessionGrid, Index, tuple[str
 
 
 def _refuse_misfit(columns: Columns, grid: SessionGrid, place: Index, name: str) -> None:
-    """Dropping is for bars outside the hours; bars between the labels mean that the grid is the wrong one."""
+    """Dropping is for bars outside the hours; bars between the labels mean that the grid is the
+    wrong one."""
     between = (place < 0) & (columns.minute > grid.minutes[0]) & (columns.minute < grid.minutes[-1])
     if place.max() < 0:
         raise DataError(
@@ -276,15 +187,18 @@ def _refuse_misfit(columns: Columns, grid: SessionGrid, place: Index, name: str)
         )
     if between.mean() > 0.01:
         raise DataError(
-            f"{int(between.sum()):,} bars of {name} lie between {grid.exchange}'s {grid.bar_minutes}-minute labels, "
-            f"first {columns.describe(int(between.argmax()))}; give the right exchange, bar_minutes or bar_label"
+            f"{int(between.sum()):,} bars of {name} lie between {grid.exchange}'s "
+            f"{grid.bar_minutes}-minute labels, "
+            f"first {columns.describe(int(between.argmax()))}; "
+            "give the right exchange, bar_minutes or bar_label"
         )
 
 
 def _filled(
     columns: Columns, cell: Index, shape: tuple[int, ...]
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The dense arrays, missing bars flat at the last close (before the first bar of the day: at its open)."""
+    """The dense arrays, missing bars flat at the last close (before the first bar of the day: at
+    its open)."""
 
     def dense(values: Array, empty: float) -> Array:
         full = np.full(shape, empty)
@@ -356,7 +270,10 @@ def early_closes(data: MarketData) -> Mask:
 
 
 def without_early_closes(data: MarketData) -> MarketData:
-    """The data less the sessions that end early, with a note; unchanged where no session is full."""
+    """The data less the sessions that end early, with a note.
+
+    Unchanged where no session is full.
+    """
     early = early_closes(data)
     if not early.any() or early.all():
         return data

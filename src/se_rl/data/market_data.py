@@ -1,6 +1,7 @@
 """MarketData: bars of one or many symbols on one session grid, checked when it is made.
 
-Everything downstream (features, worlds, metrics) reads these arrays; what cannot be trusted never gets in.
+Everything downstream (features, worlds, metrics) reads these arrays; what cannot be trusted never
+gets in.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ PRICE_FIELDS = ("open", "high", "low", "close")
 
 
 class DataError(ValueError):
-    """The user's data cannot be used; the message is one line that says what was wrong and how to mend it."""
+    """The user's data cannot be used; the message is one line that says what was wrong and how to
+    mend it."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +45,11 @@ class Provenance:
 class MarketData:
     """Bars as arrays of shape [symbol, session, bar] on the full grid.
 
-    `traded` is False where no bar was printed: such a bar is flat at the last close (before the first bar of the
-    session: at its open) with volume 0. A symbol without any bar on a date has no session there (NaN prices).
-    `volume` and `amount` (money traded) are None where the source has none; quotes are those at the bar's end,
-    `bid_sizes` and `ask_sizes` have a last axis of levels, best first.
+    `traded` is False where no bar was printed: such a bar is flat at the last close (before the
+    first bar of the session: at its open) with volume 0. A symbol without any bar on a date has no
+    session there (NaN prices). `volume` and `amount` (money traded) are None where the source has
+    none; quotes are those at the bar's end, `bid_sizes` and `ask_sizes` have a last axis of levels,
+    best first.
     """
 
     symbols: tuple[str, ...]
@@ -81,12 +84,14 @@ class MarketData:
 
     @cached_property
     def first_bar(self) -> npt.NDArray[np.int64]:
-        """[symbol, session]: the first bar that really printed; nothing about the day is known before it closes."""
+        """[symbol, session]: the first bar that really printed; nothing about the day is known
+        before it closes."""
         return self.traded.argmax(axis=2)
 
     @cached_property
     def price(self) -> Array:
-        """The bar price p_t: amount/volume where the data has the amount, else (high + low + close)/3."""
+        """The bar price p_t: amount/volume where the data has the amount, else (high + low +
+        close)/3."""
         typical = (self.high + self.low + self.close) / 3.0
         if self.amount is None or self.volume is None:
             return typical
@@ -96,7 +101,8 @@ class MarketData:
         """The volume, or a DataError: it is never invented."""
         if self.volume is None:
             raise DataError(
-                f"{self.provenance.name} has no volume, which {purpose} needs; use a data set with volume"
+                f"{self.provenance.name} has no volume, which {purpose} needs; "
+                "use a data set with volume"
             )
         return self.volume
 
@@ -145,7 +151,8 @@ class MarketData:
             value = getattr(self, f.name)
             if isinstance(value, np.ndarray) and value.ndim >= 3 and value.shape[:3] != self.shape:
                 raise DataError(
-                    f"{f.name} has shape {value.shape}, expected {self.shape} = symbols x sessions x bars"
+                    f"{f.name} has shape {value.shape}, expected {self.shape} = symbols x "
+                    "sessions x bars"
                 )
         if len(set(self.symbols)) != len(self.symbols):
             raise DataError("a symbol appears twice; merge or rename it")
@@ -156,7 +163,8 @@ class MarketData:
         live = self.has_session
         if not live.any():
             raise DataError(
-                f"{self.provenance.name} holds no session; check the file, the symbols and the dates"
+                f"{self.provenance.name} holds no session; "
+                "check the file, the symbols and the dates"
             )
         prices = {name: getattr(self, name)[live] for name in PRICE_FIELDS}
         for name, values in prices.items():
@@ -179,12 +187,14 @@ class MarketData:
             self._refuse(self.bid[live] > self.ask[live], "bid is above ask", live)
 
     def _refuse(self, bad: npt.NDArray[np.bool_], what: str, live: npt.NDArray[np.bool_]) -> None:
-        """Raise for the first bad bar (rows of `bad` are the live sessions), naming symbol, date and minute."""
+        """Raise for the first bad bar (rows of `bad` are the live sessions), naming symbol, date
+        and minute."""
         if not bad.any():
             return
         row, bar = np.argwhere(bad)[0]
         symbol, day = np.argwhere(live)[row]
         raise DataError(
-            f"{what} for {self.symbols[symbol]} on {self.dates[day]} at minute {self.grid.minutes[bar]} "
+            f"{what} for {self.symbols[symbol]} on {self.dates[day]} at minute "
+            f"{self.grid.minutes[bar]} "
             f"({int(bad.sum())} bars in all); `se-rl data check` lists every defect"
         )

@@ -1,4 +1,5 @@
-"""`FinancialDataPipeline`: from a set's name or a user's own bars to splits, features and PyTorch windows in one call."""
+"""`FinancialDataPipeline`: from a set's name or a user's own bars to splits, features and PyTorch
+windows in one call."""
 
 from __future__ import annotations
 
@@ -44,18 +45,22 @@ class PreparedData:
         return {name: self.dataset.split(name) for name in ("train", "valid", "test")}
 
     def features(self, split: str) -> npt.NDArray[np.float32]:
-        """Public observation fields [symbol, session, bar + 1, field] of a split; index t is known when bar t opens."""
+        """Public observation fields [symbol, session, bar + 1, field] of a split; index t is known
+        when bar t opens."""
         return self._observations[:, np.isin(self.dataset.data.dates, self.dataset.dates(split))]
 
     def windows(self, split: str, *, length: int = 60, stride: int | None = None) -> Dataset[Any]:
-        """Windows inside single sessions as a PyTorch dataset of (features [length, 30], bars [length, 5]), float32.
+        """Windows inside single sessions as a PyTorch dataset of (features [length, 30], bars
+        [length, 5]), float32.
 
-        Bars are OHLC in bps of the window's first open and volume over the symbol's mean bar volume in train.
+        Bars are OHLC in bps of the window's first open and volume over the symbol's mean bar volume
+        in train.
         """
         data = self.dataset.split(split)
         if not 1 <= length <= len(data.grid):
             raise DataError(
-                f"window length {length} does not fit a session of {len(data.grid)} bars; use 1 to {len(data.grid)}"
+                f"window length {length} does not fit a session of {len(data.grid)} bars; "
+                f"use 1 to {len(data.grid)}"
             )
         return _torch_windows(
             data, self.features(split), self.scales.of(data), length, stride or length
@@ -63,7 +68,8 @@ class PreparedData:
 
 
 class FinancialDataPipeline:
-    """Loads a set by name or by file; `csi100` and `nasdaq100` are the user's imported sets, else synthetic ones."""
+    """Loads a set by name or by file; `csi100` and `nasdaq100` are the user's imported sets, else
+    synthetic ones."""
 
     def load_csi100_data(self) -> PreparedData:
         """100 Chinese names on the Shanghai calendar."""

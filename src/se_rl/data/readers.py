@@ -1,7 +1,8 @@
-"""Files of bars become `Columns`, whatever their layout; `read_bars` takes a file all the way to MarketData.
+"""Files of bars become `Columns`, whatever their layout; `read_bars` takes a file all the way to
+MarketData.
 
-Three layouts are known by their columns: date + minute (integer prices named `*_e4`, or plain ones), timestamped
-bars, and wide price-only parquet with one column a ticker.
+Three layouts are known by their columns: date + minute (integer prices named `*_e4`, or plain
+ones), timestamped bars, and wide price-only parquet with one column a ticker.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _QUOTES = {"bid": "bid", "bid_size": "bsz", "ask": "ask", "ask_size": "asz"}
 
 
 def read_bars(path: Path, options: ReadOptions = INFER_ALL) -> MarketData:
-    """Bars of a CSV or parquet file as checked MarketData, from the cache where this very content was read before."""
+    """Bars of a CSV or parquet file as checked MarketData, from the cache where this very content
+    was read before."""
     path = Path(path)
     content = _content(path)
     digest = hashlib.sha256(content).hexdigest()
@@ -108,7 +110,8 @@ def _is_parquet(content: bytes, path: Path) -> bool:
         return True
     if path.suffix.lower() in (".parquet", ".pq") or b"\0" in content[:65536]:
         raise DataError(
-            f"{path} is neither parquet nor text (it begins {content[:8]!r}); give a CSV or parquet file"
+            f"{path} is neither parquet nor text (it begins {content[:8]!r}); "
+            "give a CSV or parquet file"
         )
     return False
 
@@ -121,7 +124,8 @@ def _parquet(content: bytes) -> pa.Table:
 
 
 def _csv(content: bytes) -> pa.Table:
-    """The table of a text file; symbols and clock times stay text, so that 000001 and 09:30 keep their zeros."""
+    """The table of a text file; symbols and clock times stay text, so that 000001 and 09:30 keep
+    their zeros."""
     import pyarrow as pa
     import pyarrow.csv
 
@@ -180,7 +184,8 @@ def _one_frequency(columns: Columns, table: pa.Table, options: ReadOptions, path
     if wanted not in there:
         seen = " and ".join(str(length) for length in there)
         raise DataError(
-            f"{path} has bars of {seen} minutes; choose one by bar_minutes (seen: {options.bar_minutes})"
+            f"{path} has bars of {seen} minutes; "
+            f"choose one by bar_minutes (seen: {options.bar_minutes})"
         )
     return replace(columns.take(lengths == wanted), bar_minutes=wanted)
 
@@ -201,7 +206,8 @@ def _symbols(table: pa.Table, default: str) -> tuple[tuple[str, ...], npt.NDArra
 
 
 def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
-    """A column of numbers, NaN where it is null; without nulls it needs no pandas, whose import costs half a second."""
+    """A column of numbers, NaN where it is null; without nulls it needs no pandas, whose import
+    costs half a second."""
     import pyarrow as pa
 
     column = table[name].combine_chunks()
@@ -213,15 +219,18 @@ def _numbers(table: pa.Table, name: str) -> npt.NDArray[Any]:
 
 
 def _wide(table: pa.Table, scale: float, first_date: str) -> Columns:
-    """One column a ticker, a row a minute: sessions of 390 rows on consecutive business days, price only."""
+    """One column a ticker, a row a minute: sessions of 390 rows on consecutive business days, price
+    only."""
     grid = session_grid(US)
     days = table.num_rows // len(grid)
     if not days:
         raise DataError(
-            f"{table.num_rows} rows of prices are no session of {len(grid)}; give at least one whole day"
+            f"{table.num_rows} rows of prices are no session of {len(grid)}; "
+            "give at least one whole day"
         )
     notes: tuple[str, ...] = (
-        f"no times in the file: rows are taken as sessions of {len(grid)} minutes from {first_date}",
+        f"no times in the file: rows are taken as sessions of {len(grid)} minutes from "
+        f"{first_date}",
     )
     if left := table.num_rows % len(grid):
         notes += (f"the last {left} rows, part of a session, dropped",)

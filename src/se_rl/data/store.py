@@ -1,6 +1,8 @@
-"""Our own file of bars: parquet rows (symbol, date, minute, OHLC, volume, amount, best quotes) that `read_bars` reads back.
+"""Our own file of bars: parquet rows (symbol, date, minute, OHLC, volume, amount, best quotes) that
+`read_bars` reads back.
 
-What the rows cannot say stands in the file's metadata; `told_by` reads it, and the few words that other files use.
+What the rows cannot say stands in the file's metadata; `told_by` reads it, and the few words that
+other files use.
 """
 
 from __future__ import annotations
@@ -22,15 +24,18 @@ _ADJUSTED = {"adjusted": True, "none": False}
 
 
 def write_bars(data: MarketData, path: Path, *, notes: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Write the printed bars (flat filler is left out: reading puts it back), whole or not at all; returns all notes.
+    """Write the printed bars (flat filler is left out: reading puts it back), whole or not at all;
+    returns all notes.
 
-    Symbols come back sorted by name. Rows hold the best quote of printed bars; a note says what of a book that leaves out.
+    Symbols come back sorted by name. Rows hold the best quote of printed bars; a note says what of
+    a book that leaves out.
     """
     import pyarrow.parquet as pq
 
     if data.grid.exchange == CONTINUOUS:
         raise DataError(
-            f"{data.provenance.name} fits no exchange's hours, so it has no sessions to store; use the file by its path"
+            f"{data.provenance.name} fits no exchange's hours, so it has no sessions to store; "
+            "use the file by its path"
         )
     notes = (*data.provenance.notes, *notes, *_left_out(data))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +56,8 @@ def write_bars(data: MarketData, path: Path, *, notes: tuple[str, ...] = ()) -> 
 
 
 def told_by(meta: Mapping[str, str], name: str) -> dict[str, Any]:
-    """What a file's metadata says of its bars, as the last fields of `Columns` (`bar_label` and on)."""
+    """What a file's metadata says of its bars, as the last fields of `Columns` (`bar_label` and
+    on)."""
     adjust = meta.get("adjust", "").split(" ")[0]
     return {
         "bar_label": _label(meta.get("bar_label", "")),
@@ -85,7 +91,8 @@ def _table(data: MarketData) -> Any:
 
 
 def _left_out(data: MarketData) -> tuple[str, ...]:
-    """What of the book the rows do not hold: levels beyond the best, and quotes that moved without a print."""
+    """What of the book the rows do not hold: levels beyond the best, and quotes that moved without
+    a print."""
     notes: tuple[str, ...] = ()
     if data.bid_sizes is not None and (levels := data.bid_sizes.shape[-1]) > 1:
         notes += (f"of {levels} levels of the book only the best is stored",)
@@ -121,7 +128,8 @@ def _label(text: str) -> str | None:
 
 
 def _grid(text: str, name: str) -> SessionGrid:
-    """The very grid that the bars were written from: labels alone cannot tell a thin session from a shorter one."""
+    """The very grid that the bars were written from: labels alone cannot tell a thin session from a
+    shorter one."""
     try:
         grid = SessionGrid(**json.loads(text))
         minutes = [int(minute) for minute in grid.minutes]
@@ -135,7 +143,8 @@ def _grid(text: str, name: str) -> SessionGrid:
         or not 0 <= minutes[0] <= minutes[-1] <= 1440
     ):
         raise DataError(
-            f"{name} states the session grid {text[:60]!r}, which cannot be; import its source again"
+            f"{name} states the session grid {text[:60]!r}, which cannot be; "
+            "import its source again"
         )
     return SessionGrid(grid.exchange, grid.bar_minutes, grid.label, tuple(minutes))
 

@@ -1,23 +1,29 @@
 """A seeded synthetic market history, shipped as code: what to run on when there is no data.
 
-Bars hold mid prices, not rounded to ticks, so closes carry no bid-ask bounce. A minute is STEPS moves
+Bars hold mid prices, not rounded to ticks, so closes carry no bid-ask bounce. A minute is STEPS
+moves
 
     price *= 1 + beta * market + specific - pull / STEPS,
 
-market and specific each being a symmetric normal draw x time-of-day shape x exp(log volatility at three time scales)
-x a Student-t scale shared by the minute. Volumes, scales and silent minutes depend on the sizes of moves, never on
-signs, and a price stands still in a silent minute: without the pull the price is an exact martingale given the past.
+market and specific each being a symmetric normal draw x time-of-day shape x exp(log volatility at
+three time scales) x a Student-t scale shared by the minute. Volumes, scales and silent minutes
+depend on the sizes of moves, never on signs, and a price stands still in a silent minute: without
+the pull the price is an exact martingale given the past.
 
-The predictable structure is the pull, made for each stock from its own past (over the stocks it averages out):
+The predictable structure is the pull, made for each stock from its own past (over the stocks it
+averages out):
 
-    pull_t = u_t / 5,    u_{t+1} = u_t - pull_t + 0.11 * min(v_t, 3) * specific_t,    u = 0 after the first minute,
+    pull_t = u_t / 5,    u_{t+1} = u_t - pull_t + 0.11 * min(v_t, 3) * specific_t,    u = 0 after
+    the first minute,
 
-v_t being the minute's volume over its mean: 11 % of a stock-specific move, up to 33 % of one on high volume, is undone,
-most of it within a quarter of an hour. The market's own moves are never undone. A cross-sectional ridge forecast on
-60 sessions x 100 names gains about 1 to 1.7 bps over TWAP at 240 minutes from it, and nothing without it.
+v_t being the minute's volume over its mean: 11 % of a stock-specific move, up to 33 % of one on
+high volume, is undone, most of it within a quarter of an hour. The market's own moves are never
+undone. A cross-sectional ridge forecast on 60 sessions x 100 names gains about 1 to 1.7 bps over
+TWAP at 240 minutes from it, and nothing without it.
 
-Spread: the larger of one tick (0.01) and 6 to 2 bps (least to most liquid name) x the root of the volatility's shape.
-Size at the best price: 0.08 % of a usual day's shares divided by the spread in ticks, with lognormal noise.
+Spread: the larger of one tick (0.01) and 6 to 2 bps (least to most liquid name) x the root of the
+volatility's shape. Size at the best price: 0.08 % of a usual day's shares divided by the spread in
+ticks, with lognormal noise.
 """
 
 from __future__ import annotations
@@ -31,6 +37,7 @@ from numba import njit
 
 from se_rl.data.calendar import CHINA, US, session_grid
 from se_rl.data.market_data import Array, DataError, MarketData, Provenance
+from se_rl.data.venues import QUANTILES, VENUES, Venue
 
 STEPS = 5
 """Price moves, and prints, inside a minute."""
@@ -49,139 +56,16 @@ _MONEY_PER_PRINT = (
 )
 _TICK = 0.01
 _FIRST_DAY = np.datetime64("2024-01-02")
-_QUANTILES = (0.0, 0.1, 0.5, 0.9, 1.0)
 _SPREAD_OUT = (
     0.7548776662466927,
     0.5698402909980532,
 )  # steps of a sequence that fills the unit square evenly
 
 
-@dataclass(frozen=True)
-class _Venue:
-    """What differs by exchange: shapes are values at the knots (minutes), tuples of five at the _QUANTILES of names."""
-
-    minutes: int
-    lot: float
-    specific_bps: float
-    market_bps: float
-    volatility_sds: tuple[float, float, float]  # of the log, at the time scales _VOLATILITY_MINUTES
-    gaps: dict[int, float]  # minute: standard deviation of the break before it, in minutes' moves
-    knots: tuple[int, ...]
-    volume: tuple[float, ...]
-    volatility: tuple[float, ...]
-    day_money: tuple[float, ...]
-    first_price: tuple[float, ...]
-
-    def shape(self, values: tuple[float, ...]) -> Array:
-        """The values at the knots, drawn out over the session's minutes."""
-        return np.interp(np.arange(self.minutes), self.knots, values)
-
-
-_VENUES = {
-    US: _Venue(
-        minutes=390,
-        lot=1.0,
-        specific_bps=6.7,
-        market_bps=3.8,
-        volatility_sds=(0.22, 0.3, 0.2),
-        gaps={0: 12.0},
-        knots=(0, 5, 15, 45, 75, 105, 135, 165, 195, 225, 255, 285, 315, 345, 375, 389),
-        volume=(
-            4.0,
-            2.2,
-            1.6,
-            1.15,
-            0.94,
-            0.84,
-            0.75,
-            0.67,
-            0.61,
-            0.59,
-            0.61,
-            0.67,
-            0.71,
-            0.88,
-            1.5,
-            6.0,
-        ),
-        volatility=(
-            3.0,
-            2.4,
-            2.0,
-            1.4,
-            1.15,
-            1.0,
-            0.92,
-            0.84,
-            0.76,
-            0.75,
-            0.75,
-            0.77,
-            0.77,
-            0.82,
-            0.92,
-            1.1,
-        ),
-        day_money=(60e6, 130e6, 470e6, 3_800e6, 12_000e6),
-        first_price=(12.0, 31.0, 105.0, 400.0, 900.0),
-    ),
-    CHINA: _Venue(
-        minutes=240,
-        lot=100.0,
-        specific_bps=8.7,
-        market_bps=3.5,
-        volatility_sds=(0.22, 0.33, 0.36),
-        gaps={0: 10.0, 120: 2.0},
-        knots=(0, 7, 22, 37, 52, 67, 82, 97, 119, 120, 127, 142, 157, 172, 187, 202, 217, 239),
-        volume=(
-            5.0,
-            3.3,
-            1.7,
-            1.25,
-            0.96,
-            0.83,
-            0.7,
-            0.64,
-            0.58,
-            1.0,
-            0.85,
-            0.67,
-            0.66,
-            0.64,
-            0.66,
-            0.66,
-            0.8,
-            1.5,
-        ),
-        volatility=(
-            3.0,
-            2.3,
-            1.7,
-            1.4,
-            1.2,
-            1.1,
-            1.0,
-            0.92,
-            0.9,
-            1.0,
-            0.95,
-            0.9,
-            0.9,
-            0.82,
-            0.82,
-            0.75,
-            0.74,
-            0.72,
-        ),
-        day_money=(300e6, 540e6, 980e6, 2_100e6, 8_000e6),
-        first_price=(3.5, 4.6, 10.7, 39.0, 200.0),
-    ),
-}
-
-
 @dataclass(frozen=True, kw_only=True)
 class SyntheticConfig:
-    """What to generate: exchange (XNYS, 390 minutes, or XSHG, 240), bar length, numbers of symbols and sessions, seed.
+    """What to generate: exchange (XNYS, 390 minutes, or XSHG, 240), bar length, numbers of symbols
+    and sessions, seed.
 
     `predictable=False` leaves out the stock-specific reversal, and then no policy may show an edge.
     """
@@ -194,14 +78,16 @@ class SyntheticConfig:
     predictable: bool = True
 
     def __post_init__(self) -> None:
-        if self.exchange not in _VENUES:
+        if self.exchange not in VENUES:
             raise DataError(
-                f"exchange {self.exchange!r} has no synthetic market; use one of {', '.join(_VENUES)}"
+                f"exchange {self.exchange!r} has no synthetic market; "
+                f"use one of {', '.join(VENUES)}"
             )
-        unbroken = gcd(_VENUES[self.exchange].minutes, *_VENUES[self.exchange].gaps)
+        unbroken = gcd(VENUES[self.exchange].minutes, *VENUES[self.exchange].gaps)
         if self.bar_minutes < 1 or unbroken % self.bar_minutes:
             raise DataError(
-                f"bar_minutes {self.bar_minutes} does not divide {unbroken} minutes; use 1, 5, 15 or 30"
+                f"bar_minutes {self.bar_minutes} does not divide {unbroken} minutes; "
+                "use 1, 5, 15 or 30"
             )
         for name, least in (("symbols", 1), ("sessions", 1), ("seed", 0)):
             if getattr(self, name) < least:
@@ -214,14 +100,16 @@ UNIVERSES: dict[str, SyntheticConfig] = {
     "nasdaq100": SyntheticConfig(exchange=US),
     "nasdaq100-fair": SyntheticConfig(exchange=US, predictable=False),
 }
-"""The ready-made universes: 100 made-up names each, shaped like the two markets; `-fair` has nothing to predict."""
+"""The ready-made universes: 100 made-up names each, shaped like the two markets; `-fair` has
+nothing to predict."""
 
 
 def synthetic_market(
     config: SyntheticConfig = UNIVERSES["nasdaq100"], *, name: str = "synthetic"
 ) -> MarketData:
-    """The market of a configuration, bit for bit the same each time; symbol k does not depend on how many there are."""
-    venue = _VENUES[config.exchange]
+    """The market of a configuration, bit for bit the same each time; symbol k does not depend on
+    how many there are."""
+    venue = VENUES[config.exchange]
     grid = session_grid(config.exchange, bar_minutes=config.bar_minutes)
     shape = (config.symbols, config.sessions, len(grid))
     bars, spreads, sizes = np.empty((6, *shape)), np.empty(shape), np.empty((2, *shape, 1))
@@ -230,8 +118,8 @@ def synthetic_market(
     market = _minutes(venue, venue.market_bps, rng, sessions=config.sessions)
     for k, (liquidity, dearness) in enumerate(places):
         rng = np.random.default_rng((config.seed, k + 1))
-        price = np.exp(np.interp(dearness, _QUANTILES, np.log(venue.first_price)))
-        day_shares = np.exp(np.interp(liquidity, _QUANTILES, np.log(venue.day_money))) / price
+        price = np.exp(np.interp(dearness, QUANTILES, np.log(venue.first_price)))
+        day_shares = np.exp(np.interp(liquidity, QUANTILES, np.log(venue.day_money))) / price
         _fill_bars(
             bars[:, k],
             rng,
@@ -281,7 +169,7 @@ def _business_days(count: int) -> npt.NDArray[np.int32]:
     return np.char.replace(days.astype(str), "-", "").astype(np.int32)
 
 
-def _spread(close: Array, venue: _Venue, *, spread_bps: float, bar_minutes: int) -> Array:
+def _spread(close: Array, venue: Venue, *, spread_bps: float, bar_minutes: int) -> Array:
     """Full spread in money at each bar's end."""
     shape = np.sqrt(venue.shape(venue.volatility))[bar_minutes - 1 :: bar_minutes]
     return np.maximum(_TICK, 1e-4 * spread_bps * shape * close)
@@ -289,7 +177,8 @@ def _spread(close: Array, venue: _Venue, *, spread_bps: float, bar_minutes: int)
 
 @dataclass(frozen=True)
 class _Minutes:
-    """The draws behind one price: moves [session, minute, step], log volatility and tail scale [session, minute]."""
+    """The draws behind one price: moves [session, minute, step], log volatility and tail scale
+    [session, minute]."""
 
     moves: Array
     log_volatility: Array
@@ -297,14 +186,17 @@ class _Minutes:
 
 
 def _minutes(
-    venue: _Venue,
+    venue: Venue,
     move_bps: float,
     rng: np.random.Generator,
     *,
     sessions: int,
     common: Array | float = 0.0,
 ) -> _Minutes:
-    """Symmetric moves of about `move_bps` a minute; `common` is log volatility shared with others."""
+    """Symmetric moves of about `move_bps` a minute.
+
+    `common` is log volatility shared with others.
+    """
     shape = (sessions, venue.minutes)
     shocks = rng.standard_normal((sessions * venue.minutes, len(_VOLATILITY_MINUTES)))
     own = _log_volatility(shocks, np.exp(-1 / _VOLATILITY_MINUTES), np.array(venue.volatility_sds))
@@ -340,13 +232,16 @@ def _fill_bars(
     bars: Array,
     rng: np.random.Generator,
     *,
-    venue: _Venue,
+    venue: Venue,
     market: _Minutes,
     price: float,
     day_shares: float,
     config: SyntheticConfig,
 ) -> None:
-    """Draw one name and write its bars: [open, high, low, close, volume, amount] x session x bar."""
+    """Draw one name and write its bars.
+
+    [open, high, low, close, volume, amount] x session x bar.
+    """
     move_bps, beta = np.array([venue.specific_bps, 1.0]) * np.exp(
         [0.3, 0.25] * rng.standard_normal(2)
     )
@@ -377,7 +272,8 @@ def _print_bars(
     undone: Array,
     bar_minutes: int,
 ) -> None:
-    """Walk the price through every step; `undone` is the share of a minute's specific move that the pull takes back."""
+    """Walk the price through every step; `undone` is the share of a minute's specific move that the
+    pull takes back."""
     for day in range(specific.shape[0]):
         transient = 0.0
         for minute in range(specific.shape[1]):

@@ -16,7 +16,8 @@ Array = npt.NDArray[Any]
 
 
 class NumberTable:
-    """A parquet or headless CSV file whose columns come out checked, or with a DataError that names the column."""
+    """A parquet or headless CSV file whose columns come out checked, or with a DataError that names
+    the column."""
 
     def __init__(self, path: Path, csv_columns: Sequence[str] = ()) -> None:
         import pyarrow as pa
@@ -36,7 +37,8 @@ class NumberTable:
         self.names = list(names[: self._table.num_columns])
 
     def column(self, name: str, *, dtype: type = np.int32, used: Array | bool = True) -> Array:
-        """One column, 0 where not used; refused if absent, with gaps or text, or not representable in the type."""
+        """One column, 0 where not used; refused if absent, with gaps or text, or not representable
+        in the type."""
         if name not in self.names:
             self._refuse(
                 f"has no column {name} among {len(self.names)}; check that it is the right file"
@@ -51,12 +53,14 @@ class NumberTable:
             cast: Array = values.astype(dtype)
         if (wrong := cast != values).any():
             self._refuse(
-                f"has {name} {values[wrong][0]}; it must be a whole number that fits {np.dtype(dtype)}"
+                f"has {name} {values[wrong][0]}; "
+                f"it must be a whole number that fits {np.dtype(dtype)}"
             )
         return cast
 
     def side(self, side: str) -> dict[str, npt.NDArray[np.int32]]:
-        """Prices and sizes [rows, levels]; LOBSTER gives an empty level size 0 and a dummy price, which becomes 0."""
+        """Prices and sizes [rows, levels]; LOBSTER gives an empty level size 0 and a dummy price,
+        which becomes 0."""
         levels = range(1, max(1, len(self.names) // 4) + 1)
         sizes = [self.column(f"{side[0]}sz{level}") for level in levels]
         prices = [

@@ -1,7 +1,9 @@
-"""How each vendor's library is asked for bars, and how it spells a symbol: one context manager per vendor.
+"""How each vendor's library is asked for bars, and how it spells a symbol: one context manager per
+vendor.
 
-Each yields `ask`; the libraries are optional, imported only when asked for, and their own retries, printing and
-hidden exceptions are switched off, so that `se_rl.data.vendors` alone decides what happens after a fault.
+Each yields `ask`; the libraries are optional, imported only when asked for, and their own retries,
+printing and hidden exceptions are switched off, so that `se_rl.data.vendors` alone decides what
+happens after a fault.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ TIMEOUT_S = 30.0
 _KEYS = ("APCA_API_KEY_ID", "APCA_API_SECRET_KEY")
 
 Ask = Callable[[str, date, date, int], "pd.DataFrame"]
-"""(vendor's code, first day, last day, bar minutes) -> timestamp, open, high, low, close, volume [, amount]."""
+"""(vendor's code, first day, last day, bar minutes) -> timestamp, open, high, low, close, volume [,
+amount]."""
 
 
 class Stop(Exception):
@@ -196,7 +199,8 @@ def us_code(symbol: str, *, separator: str) -> str | None:
 
 
 def china_code(symbol: str) -> str | None:
-    """sh.600519 from SH600519, sh.600519, 600519.SH or 600519; the first digit tells a bare number's exchange."""
+    """sh.600519 from SH600519, sh.600519, 600519.SH or 600519; the first digit tells a bare
+    number's exchange."""
     found = re.fullmatch(r"(?:(sh|sz)\.?)?(\d{6})|(\d{6})\.(sh|ss|sz)", symbol.lower())
     if not found:
         return None
@@ -207,7 +211,9 @@ def china_code(symbol: str) -> str | None:
 
 
 def a_share_code(symbol: str) -> str | None:
-    """Six digits for akshare, which takes a code from Shanghai if, and only if, it begins with 6."""
+    """Six digits for akshare, which takes a code from Shanghai if, and only if, it begins with
+    6.
+    """
     market, _, digits = (china_code(symbol) or "").partition(".")
     return digits if digits and (market == "sh") == digits.startswith("6") else None
 

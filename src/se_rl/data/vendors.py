@@ -1,24 +1,24 @@
 """Bars from a vendor over the network: alpaca, baostock, yfinance and akshare behind one table.
 
-A vendor is a row of `_TABLE` (what it serves) and a function of `vendor_clients` (how one request is put); splitting,
-retries, partial success and tidying are common to all and live here once.
+A vendor is a row of `VENDOR_TABLE` (what it serves) and a function of `vendor_clients` (how one
+request is put); splitting, retries, partial success and tidying are common to all and live here
+once.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from se_rl.data import vendor_clients as clients
-from se_rl.data.calendar import CHINA, TIME_ZONES, US, SessionGrid, session_grid
+from se_rl.data.calendar import TIME_ZONES, SessionGrid, session_grid
 from se_rl.data.market_data import PRICE_FIELDS, DataError
 from se_rl.data.vendor_clients import Ask, Stop, one_line
+from se_rl.data.vendor_table import VENDOR_TABLE, VENDORS, VendorBars
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,7 +36,8 @@ _PASSING = (
 
 @dataclass(frozen=True, kw_only=True)
 class FetchRequest:
-    """What to download: symbols, first and last day (YYYY-MM-DD, both inclusive) and the bar length."""
+    """What to download: symbols, first and last day (YYYY-MM-DD, both inclusive) and the bar
+    length."""
 
     symbols: tuple[str, ...]
     start: str
@@ -54,9 +55,11 @@ class FetchRequest:
 
 @dataclass(frozen=True, eq=False)
 class Fetched:
-    """Bars as they came, put in order: symbol, timestamp (exchange time), open, high, low, close, volume [, amount].
+    """Bars as they came, put in order: symbol, timestamp (exchange time), open, high, low, close,
+    volume [, amount].
 
-    `bar_label` is one of `se_rl.data.calendar.LABELS`; `notes` tell what was left out, replaced or not fetched.
+    `bar_label` is one of `se_rl.data.calendar.LABELS`; `notes` tell what was left out, replaced or
+    not fetched.
     """
 
     frame: pd.DataFrame
@@ -74,13 +77,14 @@ def fetch_bars(
     sleep: Callable[[float], None] = time.sleep,
     today: date | None = None,
 ) -> Fetched:
-    """Download unadjusted bars of the regular session; `progress` gets (symbol, requests done, requests in all).
+    """Download unadjusted bars of the regular session; `progress` gets (symbol, requests done,
+    requests in all).
 
     What some symbols lack is told in the notes; a DataError is raised where nothing came.
     """
-    if vendor not in _TABLE:
+    if vendor not in VENDOR_TABLE:
         raise DataError(f"vendor {vendor!r} is unknown; use one of {', '.join(VENDORS)}")
-    row = _TABLE[vendor]
+    row = VENDOR_TABLE[vendor]
     bars = row.bars.get(request.bar_minutes)
     if bars is None:
         lengths = ", ".join(map(str, row.bars))
@@ -130,7 +134,8 @@ def _collect(
     progress: Callable[[str, int, int], None] | None,
     sleep: Callable[[float], None],
 ) -> tuple[list[pd.DataFrame], dict[str, str]]:
-    """All frames that came, and why the other symbols failed. Ends early where the vendor is out of reach."""
+    """All frames that came, and why the other symbols failed. Ends early where the vendor is out of
+    reach."""
     frames: list[pd.DataFrame] = []
     failed: dict[str, str] = {}
     for i, symbol in enumerate(request.symbols):
@@ -164,7 +169,9 @@ def _collect(
 
 
 def _patiently(ask: Callable[[], pd.DataFrame], sleep: Callable[[float], None]) -> pd.DataFrame:
-    """Put one request, again after 2 and 4 seconds where the fault may pass (connection, 429, 5xx)."""
+    """Put one request, again after 2 and 4 seconds where the fault may pass (connection, 429,
+    5xx).
+    """
     for attempt in range(1, TRIES + 1):
         try:
             return ask()
@@ -172,7 +179,8 @@ def _patiently(ask: Callable[[], pd.DataFrame], sleep: Callable[[float], None]) 
             status = _status(error)
             if status in (401, 403):
                 raise Stop(
-                    f"refused the request ({one_line(error)}); check the keys and what the plan allows"
+                    f"refused the request ({one_line(error)}); "
+                    "check the keys and what the plan allows"
                 ) from None
             names = {kind.__name__ for kind in type(error).__mro__}
             may_pass = status == 429 or status >= 500 or (not status and names & _PASSING)
@@ -182,14 +190,16 @@ def _patiently(ask: Callable[[], pd.DataFrame], sleep: Callable[[float], None]) 
         if attempt < TRIES:
             sleep(2.0**attempt)
     raise Stop(
-        f"did not answer in {TRIES} tries ({reason}); check the network and proxy, or try again later"
+        f"did not answer in {TRIES} tries ({reason}); "
+        "check the network and proxy, or try again later"
     )
 
 
 def _tidy(
     frames: list[pd.DataFrame], request: FetchRequest, grid: SessionGrid
 ) -> tuple[pd.DataFrame, list[str]]:
-    """One sorted frame on the session grid, and a note for each thing that was left out or replaced."""
+    """One sorted frame on the session grid, and a note for each thing that was left out or
+    replaced."""
     import pandas as pd
 
     notes: list[str] = []
@@ -226,7 +236,8 @@ def _tidy(
     )
     zero = frame["open"] == 0
     if zero.any():
-        # The true open lies within [low, high]; the previous close, or a first bar's own, is brought there.
+        # The true open lies within [low, high]; the previous close, or a first bar's own, is
+        # brought there.
         before = frame.groupby("symbol")["close"].shift().fillna(frame["close"])
         frame = frame.assign(
             open=frame["open"].mask(zero, before.clip(frame["low"], frame["high"]))
@@ -247,7 +258,9 @@ def _day(text: str) -> date:
         raise DataError(f"date {text!r} cannot be read; write it as YYYY-MM-DD") from None
 
 
-def _spans(vendor: str, request: FetchRequest, bars: _Bars, today: date) -> list[tuple[date, date]]:
+def _spans(
+    vendor: str, request: FetchRequest, bars: VendorBars, today: date
+) -> list[tuple[date, date]]:
     """The days of the request, cut to what the vendor gives at a time."""
     first, last = _day(request.start), _day(request.end)
     if first < today - timedelta(days=bars.days_back):
@@ -273,70 +286,3 @@ def _listed(failed: Mapping[str, str]) -> str:
     for symbol, reason in failed.items():
         by_reason.setdefault(reason, []).append(symbol)
     return ", ".join(f"{' '.join(symbols)} ({reason})" for reason, symbols in by_reason.items())
-
-
-@dataclass(frozen=True)
-class _Bars:
-    """How a vendor names bars of one length, how many days it gives at a time, and how many it keeps."""
-
-    label: str
-    days_per_request: int
-    days_back: int = 36_500
-
-
-@dataclass(frozen=True)
-class _Vendor:
-    """One row of the table; `bars` is by bar length in minutes."""
-
-    exchange: str
-    connect: Callable[[], AbstractContextManager[Ask]]
-    bars: Mapping[int, _Bars]
-    code: Callable[[str], str | None]
-    example: str
-    hint: str
-    notes: tuple[str, ...] = ()
-
-
-_TABLE = {
-    "alpaca": _Vendor(
-        US,
-        clients.alpaca,
-        {1: _Bars("start", 30), 5: _Bars("start", 120), 15: _Bars("start", 360)},
-        partial(clients.us_code, separator="."),
-        "AAPL or BRK.B",
-        "the exchange may have been closed",
-        (
-            "SIP feed without the last 16 minutes before the download",
-            "amount is the vendor's VWAP times volume",
-        ),
-    ),
-    # A page of baostock has 2,000 rows and a lost second page goes untold: so a request stays within one page.
-    "baostock": _Vendor(
-        CHINA,
-        clients.baostock,
-        {5: _Bars("end", 40), 15: _Bars("end", 120)},
-        clients.china_code,
-        "sh.600519 or sz.000001",
-        "indices have no minute bars",
-    ),
-    "yfinance": _Vendor(
-        US,
-        clients.yfinance,
-        {1: _Bars("start", 7, 29), 5: _Bars("start", 60, 59), 15: _Bars("start", 60, 59)},
-        partial(clients.us_code, separator="-"),
-        "AAPL or BRK-B",
-        "the exchange may have been closed",
-        ("Yahoo itself restates prices for splits",),
-    ),
-    "akshare": _Vendor(
-        CHINA,
-        clients.akshare,
-        {1: _Bars("open+end", 36_500), 5: _Bars("end", 36_500), 15: _Bars("end", 36_500)},
-        clients.a_share_code,
-        "600519 or 000001",
-        "1-minute bars reach back 5 trading days, longer ones some weeks",
-        ("volume is in shares, also where the source counts lots of 100",),
-    ),
-}
-VENDORS: tuple[str, ...] = tuple(_TABLE)
-"""The vendors `fetch_bars` knows."""

@@ -139,7 +139,8 @@ def _from_bars(data: MarketData) -> Real:
     returns = BPS * np.diff(np.log(series))
     if returns.size < LEAST_RETURNS:
         raise DataError(
-            f"{data.provenance.name} has {returns.size} returns; a comparison needs {LEAST_RETURNS} or more"
+            f"{data.provenance.name} has {returns.size} returns; "
+            f"a comparison needs {LEAST_RETURNS} or more"
         )
     symbol = np.nonzero(data.has_session)[0]
     scale = np.array([returns[symbol == s].std() for s in range(len(data.symbols))])

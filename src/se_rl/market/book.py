@@ -267,7 +267,8 @@ class Books:
             )
         if stream.dtype.kind != "i":
             raise DataError(
-                f"messages have type {stream.dtype}; give signed integers (ticks and whole quantities)"
+                f"messages have type {stream.dtype}; "
+                "give signed integers (ticks and whole quantities)"
             )
         cast = np.ascontiguousarray(stream, dtype)
         if _misfit(cast, self.slots.shape[1]) or (

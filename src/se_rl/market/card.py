@@ -191,7 +191,10 @@ def _no_free_trip(trips: RoundTrips) -> Row:
         estimate(trips.profit[which])[0] - TOLERANCE * estimate(trips.profit[which])[1]
         for which in kinds.values()
     )
-    detail = f"{mean:+.2f} +- {se:.2f} ticks a lot over {int(trips.kept.sum())} trips ({said}; {int((~trips.kept).sum())} failed)"
+    detail = (
+        f"{mean:+.2f} +- {se:.2f} ticks a lot over {int(trips.kept.sum())} trips ({said}; "
+        f"{int((~trips.kept).sum())} failed)"
+    )
     return _test("no random round trip pays", mean <= TOLERANCE * se and best <= 0, detail)
 
 

@@ -68,7 +68,10 @@ def _parameter(value: Callable[[MarketProfile], float]) -> int:
 
 
 def _table(length: int, values: Callable[[MarketProfile], Float]) -> int:
-    """Declare a lookup table of `length` numbers, as a function of the profile; its first column."""
+    """Declare a lookup table of `length` numbers, as a function of the profile.
+
+    Its first column.
+    """
     column = _numbers.take(length)
     _tables[column] = values
     return column

@@ -119,7 +119,9 @@ def best(book: Book, b: int, side: int, otherwise: int) -> int:
 
 
 def mid_x2(book: Book, b: int, otherwise: int) -> int:
-    """Twice the midpoint (best bid + best ask, an integer), or `otherwise` where a side is empty."""
+    """Twice the midpoint (best bid + best ask, an integer), or `otherwise` where a side is
+    empty.
+    """
     ask, minus_bid = book.meta[b, TOUCH + SELL], book.meta[b, TOUCH + BUY]
     return otherwise if ask == FAR or minus_bid == FAR else int(ask - minus_bid)
 

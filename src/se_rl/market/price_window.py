@@ -103,7 +103,9 @@ def recentre(book: Book, b: int, side: int, key: int) -> None:
 
 
 def enter(book: Book, b: int, side: int) -> None:
-    """Bring the orders that the moved window now covers in from the list beyond it, oldest first."""
+    """Bring the orders that the moved window now covers in from the list beyond it, oldest
+    first.
+    """
     orders, beyond, base = book.orders, book.levels.shape[2] - 1, int(book.meta[b, BASE + side])
     slot = int(book.levels[b, side, beyond, HEAD])
     while slot >= 0:

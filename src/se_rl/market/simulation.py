@@ -88,7 +88,9 @@ _CALL = _make_callers(KERNEL.source_hash)
 
 
 class Markets:
-    """`n` markets with `agents` executing agents each. `profile` is one for all or one per market."""
+    """`n` markets with `agents` executing agents each. `profile` is one for all or one per
+    market.
+    """
 
     def __init__(
         self,
@@ -219,7 +221,10 @@ class Markets:
         return asked
 
     def copy_state(self) -> list[npt.NDArray[Any]]:
-        """Everything that changes, copied: `restore_state` brings the markets back to this moment."""
+        """Everything that changes, copied.
+
+        `restore_state` brings the markets back to this moment.
+        """
         return [array.copy() for array in self._arrays()]
 
     def restore_state(self, saved: list[npt.NDArray[Any]]) -> None:

@@ -165,7 +165,10 @@ def grid(start: Start, *, bar_volume: float) -> tuple[list[dict[str, Any]], int]
 QUICKEN = 0.45
 """How far the state rule's rate lies above or below that of an even schedule."""
 RULE_PARTICIPATIONS = (0.05, 0.10)
-RULE = "market orders only, faster than even while the spread is at most its median, slower while it is wider"
+RULE = (
+    "market orders only, faster than even while the spread is at most its median, slower while "
+    "it is wider"
+)
 
 
 def state_rule(narrow_ticks: float) -> Policy:

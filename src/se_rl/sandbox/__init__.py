@@ -1,1 +1,3 @@
-"""Locked processes for source that a language model wrote. Knows nothing of RL or language models."""
+"""Locked processes for source that a language model wrote. Knows nothing of RL or language
+models.
+"""

@@ -1,8 +1,9 @@
-"""The seccomp filter: an allow-list of system calls, assembled by hand for two processors from one list of names.
+"""The seccomp filter: an allow-list of system calls, assembled by hand for two processors from one
+list of names.
 
-What is not listed fails with EPERM; a call made in another architecture's convention kills the process. There is no
-open, stat, ioctl, socket, clone, exec or kill. oneDNN generates code, so anonymous executable pages are allowed;
-executable pages of a file are not.
+What is not listed fails with EPERM; a call made in another architecture's convention kills the
+process. There is no open, stat, ioctl, socket, clone, exec or kill. oneDNN generates code, so
+anonymous executable pages are allowed; executable pages of a file are not.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ MACHINES: dict[str, tuple[int, int, int, int]] = {
     "x86_64": (0, 0xC000003E, 317, 126),
     "aarch64": (1, 0xC00000B7, 277, 91),
 }
-"""Column of NUMBERS, the kernel's name for the architecture, and the numbers of seccomp and capset."""
+"""Column of NUMBERS, the kernel's name for the architecture, and the numbers of seccomp and
+capset.
+"""
 
 ALLOW, DENY, KILL = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x80000000
 LOAD, EQUAL, ANY_BIT, RETURN = 0x20, 0x15, 0x45, 0x06
@@ -88,7 +91,10 @@ def assemble(machine: str) -> list[Instruction]:
 
 
 def install() -> None:
-    """Put the filter on this process for good; OSError where the kernel or the processor has none."""
+    """Put the filter on this process for good.
+
+    OSError where the kernel or the processor has none.
+    """
     machine = platform.machine()
     if machine not in MACHINES:
         raise OSError(errno.ENOSYS, f"no table of system calls for {machine}")

@@ -1,6 +1,7 @@
 """A call into the sandbox, seen by the parent: its handle, and the judgement on how it ended.
 
-Everything a worker leaves behind is hostile. Whatever it is becomes a status with one printable line.
+Everything a worker leaves behind is hostile. Whatever it is becomes a status with one printable
+line.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from se_rl.sandbox.message import MessageError
 from se_rl.sandbox.worker import FAILED, OK, OUT_OF_MEMORY
 
 GRACE_SECONDS = 30.0
-"""How long after a deadline the server may stay silent before it is given up; the worker itself is killed at once."""
+"""How long after a deadline the server may stay silent before it is given up; the worker itself is
+killed at once."""
 MOST_TEXT = 500
 
 
@@ -30,8 +32,9 @@ MOST_TEXT = 500
 class Result:
     """How a call ended: ok, failed, timeout, memory, killed, invalid or crashed.
 
-    `value` is what the function returned (ok only; untrusted), `error` says in one printable line what went wrong,
-    `seconds` is the worker's life, `lock_seconds` the part until it was locked, `isolation` its level.
+    `value` is what the function returned (ok only; untrusted), `error` says in one printable line
+    what went wrong, `seconds` is the worker's life, `lock_seconds` the part until it was locked,
+    `isolation` its level.
     """
 
     status: str
@@ -48,7 +51,8 @@ class Result:
 
 
 class Call:
-    """A running call: `poll`, `wait`, `kill`; `fileno()` becomes readable when there is news. Dropping it kills it."""
+    """A running call: `poll`, `wait`, `kill`; `fileno()` becomes readable when there is news.
+    Dropping it kills it."""
 
     def __init__(
         self,
@@ -86,7 +90,10 @@ class Call:
         return UNSAFE if self._unsafe else self._locked.get("level", "none (never ran)")
 
     def poll(self, seconds: float = 0.0) -> Result | None:
-        """The result if there is one within `seconds`; SandboxError if the sandbox itself failed."""
+        """The result if there is one within `seconds`.
+
+        SandboxError if the sandbox itself failed.
+        """
         end = time.monotonic() + seconds
         while self._result is None:
             if not self._listen(end - time.monotonic()) and time.monotonic() >= end:
@@ -190,7 +197,10 @@ def _outcome(
 def _failure(value: dict[str, Any]) -> str:
     kind, text = value.get("error"), value.get("text", b"")
     kind = kind if isinstance(kind, str) and kind.isidentifier() else "Error"
-    return f"{printable(kind, 100)}: {printable(text.decode('utf-8', 'replace') if isinstance(text, bytes) else '')}"
+    return (
+        f"{printable(kind, 100)}: "
+        f"{printable(text.decode('utf-8', 'replace') if isinstance(text, bytes) else '')}"
+    )
 
 
 def _signal_name(number: int) -> str:

@@ -1,7 +1,8 @@
-"""The fork-server: a clean process with one thread that has imported and compiled all that a worker may need.
+"""The fork-server: a clean process with one thread that has imported and compiled all that a worker
+may need.
 
-It runs nothing that a language model wrote. It forks one locked worker per request, watches the clock and the memory of
-each, kills what is over, reports how each ended, and ends with its parent.
+It runs nothing that a language model wrote. It forks one locked worker per request, watches the
+clock and the memory of each, kills what is over, reports how each ended, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class Watched:
 
 
 def main(descriptor: int, parent: int) -> None:
-    """The server's whole life; `descriptor` is its end of the control socket, `parent` the process that started it."""
+    """The server's whole life; `descriptor` is its end of the control socket, `parent` the process
+    that started it."""
     die_with_parent()  # while the parent waits for the warm-up; later the loop sees for itself
     if os.getppid() != parent:  # it died while this interpreter started, and will send no signal
         return
@@ -79,8 +81,8 @@ def find(name: str) -> Callable[[dict[str, Any]], Any]:
 def tasks() -> int:
     """Threads of this process that could hold a lock when it forks.
 
-    Two kinds sleep for good and are left out: jemalloc's (it has its own care for forks) and the CUDA driver's, which starts
-    one where torch was built for GPUs even if none may be used.
+    Two kinds sleep for good and are left out: jemalloc's (it has its own care for forks) and the
+    CUDA driver's, which starts one where torch was built for GPUs even if none may be used.
     """
     names = ((task / "comm").read_text() for task in Path("/proc/self/task").iterdir())
     return sum(not name.startswith(SLEEPERS) for name in names)
@@ -137,7 +139,9 @@ class Server:
         return True
 
     def share(self, name: str, channel: int, file: int) -> None:
-        """Map a block of arrays for all later workers, in the place of an older one of that name."""
+        """Map a block of arrays for all later workers, in the place of an older one of that
+        name.
+        """
         worker._DATA[name] = message.decode(memory.mapped(file), copy=False)
         _tell(channel, shared=name)
 
@@ -159,7 +163,8 @@ class Server:
             job.doorbell, job.block = rest
         if tasks() != 1:  # a fork would keep one thread and the locks of all
             raise RuntimeError(
-                f"the fork-server has {tasks()} threads and must have one; its warm-up starts threads"
+                f"the fork-server has {tasks()} threads and must have one; "
+                "its warm-up starts threads"
             )
         started, server = time.monotonic(), os.getpid()
         present = _own_bytes(server)
@@ -191,7 +196,8 @@ class Server:
                 self.kill(watched, "memory")
 
     def kill(self, watched: Watched, cause: str) -> None:
-        """SIGKILL to the worker's process group; it is not reaped yet, so the number is still its own."""
+        """SIGKILL to the worker's process group; it is not reaped yet, so the number is still its
+        own."""
         watched.cause = watched.cause or cause
         with contextlib.suppress(ProcessLookupError):
             os.killpg(watched.pid, signal.SIGKILL)
@@ -213,7 +219,8 @@ def _tell(channel: int, **words: Any) -> None:
 
 
 def _own_bytes(pid: int) -> int:
-    """Resident bytes of a process that are its own: not files, not what it shares with others; 0 when it is gone."""
+    """Resident bytes of a process that are its own: not files, not what it shares with others; 0
+    when it is gone."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
             _, resident, shared, *_ = map(int, file.read().split())

@@ -1,4 +1,5 @@
-"""Landlock with no rule at all: from here on this process opens no file, binds no port and signals nobody outside."""
+"""Landlock with no rule at all: from here on this process opens no file, binds no port and signals
+nobody outside."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ CREATE, RESTRICT = 444, 446
 
 
 def rights(version: int) -> tuple[int, ...]:
-    """The masks of everything a Landlock version can forbid: files, then TCP (4), then sockets and signals (6)."""
+    """The masks of everything a Landlock version can forbid: files, then TCP (4), then sockets and
+    signals (6)."""
     files = (
         13 + (version >= 2) + (version >= 3) + (version >= 5)
     )  # moves between folders, truncation, device ioctl
@@ -20,7 +22,8 @@ def rights(version: int) -> tuple[int, ...]:
 
 
 def deny_all() -> int:
-    """Forbid everything this kernel's Landlock knows and return its version; OSError where there is none."""
+    """Forbid everything this kernel's Landlock knows and return its version; OSError where there is
+    none."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = _checked(libc.syscall(CREATE, None, 0, 1))
     masks = rights(version)

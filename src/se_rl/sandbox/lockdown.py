@@ -1,8 +1,8 @@
 """The lock: what a process gives up for good before it runs source that a language model wrote.
 
-The boundary is the operating system: namespaces where they are to be had, Landlock, resource limits, and a seccomp
-allow-list last; each is tried with a probe. Kernel exploits and side channels are out of scope: put a virtual machine
-around the whole for those.
+The boundary is the operating system: namespaces where they are to be had, Landlock, resource
+limits, and a seccomp allow-list last; each is tried with a probe. Kernel exploits and side channels
+are out of scope: put a virtual machine around the whole for those.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from dataclasses import dataclass
 from se_rl.sandbox import bpf, landlock
 
 LAYERS = ("namespaces", "landlock", "rlimits", "seccomp")
-"""The layers in the order they are put on; leaving one out of a `layers` argument switches it off."""
+"""The layers in the order they are put on.
+
+Leaving one out of a `layers` argument switches it off.
+"""
 UNSAFE = "none (unsafe)"
 """What a result's isolation says when the user has overridden the refusal."""
 NO_NEW_PRIVILEGES, DUMPABLE, PARENT_DEATH = 38, 4, 1
@@ -36,16 +39,17 @@ PROBE_SECONDS = 60
 
 
 class SandboxError(RuntimeError):
-    """The room cannot be trusted or does not answer; one line that says why. Never caused by a design alone, save in
-    `PolicyServer`, where a design that stalls or answers nonsense ends its own evaluation. `hopeless`: trying again cannot
-    help, for this machine has no lock."""
+    """The room cannot be trusted or does not answer; one line that says why. Never caused by a
+    design alone, save in `PolicyServer`, where a design that stalls or answers nonsense ends its
+    own evaluation. `hopeless`: trying again cannot help, for this machine has no lock."""
 
     hopeless = False
 
 
 @dataclass(frozen=True)
 class Isolation:
-    """How well a process is locked: strong, standard, weak or none; the layers that hold; why others do not."""
+    """How well a process is locked: strong, standard, weak or none; the layers that hold; why
+    others do not."""
 
     level: str
     layers: tuple[str, ...]
@@ -58,7 +62,10 @@ class Isolation:
 
 
 def level_of(layers: Sequence[str]) -> str:
-    """The level that layers amount to: only a full lock is standard, only with namespaces strong."""
+    """The level that layers amount to.
+
+    Only a full lock is standard, only with namespaces strong.
+    """
     if {"landlock", "rlimits", "seccomp"} <= set(layers):
         return "strong" if "namespaces" in layers else "standard"
     return "weak" if "rlimits" in layers else "none"
@@ -83,7 +90,8 @@ def isolation_level(layers: Sequence[str] = LAYERS) -> Isolation:
 def refusal(isolation: Isolation) -> SandboxError:
     """The one line with which every entry point refuses to run below `standard`."""
     error = SandboxError(
-        f"isolation is {isolation.level}, standard is needed ({isolation.why or 'no reason given'}); run on Linux 5.13 or"
+        f"isolation is {isolation.level}, standard is needed "
+        f"({isolation.why or 'no reason given'}); run on Linux 5.13 or"
         " newer with Landlock and seccomp, or accept the risk with --unsafe-no-sandbox"
     )
     error.hopeless = True
@@ -100,8 +108,8 @@ def lock(
 ) -> Isolation:
     """Lock this process for good and say what holds; SandboxError below `standard` unless unsafe.
 
-    `memory_bytes` is what may be allocated on top of what is mapped now; `parent`, where given, must still be alive.
-    The caller has closed its descriptors; the process must have one thread.
+    `memory_bytes` is what may be allocated on top of what is mapped now; `parent`, where given,
+    must still be alive. The caller has closed its descriptors; the process must have one thread.
     """
     present = _address_space_bytes()
     steps: dict[str, Callable[[], object]] = {
@@ -131,15 +139,16 @@ def lock(
 
 
 def leave_namespaces() -> None:
-    """Leave the network, mounts, IPC, host name and cgroups of the machine behind, by a user namespace where one is
-    allowed. The uid stays unmapped: nothing may be opened later anyway."""
+    """Leave the network, mounts, IPC, host name and cgroups of the machine behind, by a user
+    namespace where one is allowed. The uid stays unmapped: nothing may be opened later anyway."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(NEW_USER | NEW_REST) and libc.unshare(NEW_REST):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def limit_resources(address_space_bytes: int, seconds: float) -> None:
-    """No new descriptors, files, processes, locked pages or core dumps; bounded memory and CPU time."""
+    """No new descriptors, files, processes, locked pages or core dumps; bounded memory and CPU
+    time."""
     cpu_seconds = (
         math.ceil(min(seconds, 1e9)) + 2
     )  # a second line: the watchdog's wall clock comes first

@@ -1,9 +1,12 @@
-"""The one format in which payloads and results travel: names with plain JSON values, raw arrays or bytes. No pickle.
+"""The one format in which payloads and results travel: names with plain JSON values, raw arrays or
+bytes. No pickle.
 
-    magic | version | 0 | crc of all that follows | header bytes | frame bytes | header | padding | array | padding | ...
+    magic | version | 0 | crc of all that follows | header bytes | frame bytes | header | padding |
+    array | padding | ...
 
-The header is canonical JSON: [{name: plain value}, [[name, dtype, shape], ...]]; each array starts at a multiple of 64
-bytes. What a locked process sends is hostile: whatever is not exactly as it should be is a `MessageError`.
+The header is canonical JSON: [{name: plain value}, [[name, dtype, shape], ...]]; each array starts
+at a multiple of 64 bytes. What a locked process sends is hostile: whatever is not exactly as it
+should be is a `MessageError`.
 """
 
 from __future__ import annotations
@@ -26,7 +29,8 @@ DTYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f2", 
 RAW = "bytes"
 
 Message = Mapping[str, Any]
-"""Names with arrays (numbers or bool), bytes, or plain JSON values (str, int, float, bool, None, lists, dicts)."""
+"""Names with arrays (numbers or bool), bytes, or plain JSON values (str, int, float, bool, None,
+lists, dicts)."""
 
 
 class MessageError(ValueError):
@@ -34,7 +38,8 @@ class MessageError(ValueError):
 
 
 def pack(message: Message) -> list[bytes | memoryview]:
-    """The message's frame in pieces, arrays not copied; MessageError where a value has no place in the format."""
+    """The message's frame in pieces, arrays not copied; MessageError where a value has no place in
+    the format."""
     plain, arrays, buffers = {}, [], []
     for name, value in message.items():
         if not isinstance(name, str) or len(name) > MOST_NAME:
@@ -64,7 +69,8 @@ def encode(message: Message) -> bytes:
 
 
 def decode(frame: bytes | memoryview | Any, *, copy: bool = True) -> dict[str, Any]:
-    """The message in a frame, exactly; MessageError for anything else. Without copy, arrays are read-only views."""
+    """The message in a frame, exactly; MessageError for anything else. Without copy, arrays are
+    read-only views."""
     view = memoryview(frame).cast("B")
     header_bytes, total = _read_head(bytes(view[: HEAD.size]))
     if len(view) != total:
@@ -88,7 +94,8 @@ def decode(frame: bytes | memoryview | Any, *, copy: bool = True) -> dict[str, A
 
 
 def read(file: int, limit: int) -> dict[str, Any]:
-    """The message at the start of a memory file that a locked process wrote, of at most `limit` bytes."""
+    """The message at the start of a memory file that a locked process wrote, of at most `limit`
+    bytes."""
     _, total = _read_head(os.pread(file, HEAD.size, 0))
     if total > limit:
         raise MessageError(f"the message has {total} bytes, at most {limit} are allowed")

@@ -1,7 +1,8 @@
 """A locked process that keeps a design's policy and answers batches of observations with actions.
 
-Observations and actions lie in one block of shared memory; a one-byte doorbell says when to look. The parent never sees
-the policy, only float32 numbers of the shape it asked for, which it copies first and checks then.
+Observations and actions lie in one block of shared memory; a one-byte doorbell says when to look.
+The parent never sees the policy, only float32 numbers of the shape it asked for, which it copies
+first and checks then.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ from se_rl.sandbox.worker import Block
 
 
 class PolicyServer:
-    """A policy behind the lock: `module:function` (trusted) makes from the payload, in the locked process, a callable
-    float32[n, *obs_shape] -> [n, *action_shape], for n up to `rows`; its `reset()`, if it has one, starts an episode.
+    """A policy behind the lock: `module:function` (trusted) makes from the payload, in the locked
+    process, a callable float32[n, *obs_shape] -> [n, *action_shape], for n up to `rows`; its
+    `reset()`, if it has one, starts an episode.
 
     It lives at most `seconds`; one batch may take `stall_seconds`.
     """
@@ -66,7 +68,8 @@ class PolicyServer:
         return self._call.level
 
     def act(self, obs: npt.ArrayLike) -> npt.NDArray[np.float32]:
-        """Actions for a batch of observations; SandboxError on a stall, an error of the policy, or what is not finite."""
+        """Actions for a batch of observations; SandboxError on a stall, an error of the policy, or
+        what is not finite."""
         obs = np.asarray(obs, np.float32)
         rows = len(obs)
         if not 0 < rows <= len(self._block.obs) or obs.shape[1:] != self._block.obs.shape[1:]:
@@ -79,7 +82,8 @@ class PolicyServer:
         actions = self._block.actions[:rows].copy()  # the policy could still write to the block
         if not np.isfinite(actions).all():
             self._fail(
-                f"{int((~np.isfinite(actions)).sum())} of {actions.size} action numbers are not finite"
+                f"{int((~np.isfinite(actions)).sum())} of {actions.size} action numbers are not "
+                "finite"
             )
         return actions
 

@@ -1,11 +1,13 @@
-"""the sandbox, seen by the parent: start functions in locked processes, get results, never an exception of theirs.
+"""the sandbox, seen by the parent: start functions in locked processes, get results, never an
+exception of theirs.
 
     with Sandbox("se_rl.rl.sandboxed_training") as sandbox:
         sandbox.share("train", {"bars": bars})
         result = sandbox.call("se_rl.rl.sandboxed_training:train", {"source": b"..."}, seconds=600)
 
-Make the room before keys and sealed data are loaded: its server starts with a clean environment and knows only what it
-is given. The function named is trusted code that may run a design's source; the design's process ends with the call.
+Make the room before keys and sealed data are loaded: its server starts with a clean environment and
+knows only what it is given. The function named is trusted code that may run a design's source; the
+design's process ends with the call.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ KEPT = (
     "SE_RL_HOME",
 )
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-"""Behind the lock there is no GPU, and where torch sees one it starts threads that a fork-server must not have."""
+"""Behind the lock there is no GPU, and where torch sees one it starts threads that a fork-server
+must not have."""
 THREADS = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
@@ -46,14 +49,16 @@ THREADS = (
     "NUMEXPR_NUM_THREADS",
 )
 KEEP_FREED = {"MALLOC_TRIM_THRESHOLD_": str(256 << 20), "MALLOC_MMAP_THRESHOLD_": str(32 << 20)}
-"""For glibc: a training step's buffers are used again, not given back and faulted in anew (3 % of a small training)."""
+"""For glibc: a training step's buffers are used again, not given back and faulted in anew (3 % of a
+small training)."""
 
 
 class Sandbox:
     """A fork-server and the locked workers it makes.
 
-    `warmup` names a module whose `warm_up()` imports and compiles what workers need; `functions` are imported as well.
-    Below `standard` it refuses with SandboxError unless `unsafe`; `layers` without a name switches that layer off.
+    `warmup` names a module whose `warm_up()` imports and compiles what workers need; `functions`
+    are imported as well. Below `standard` it refuses with SandboxError unless `unsafe`; `layers`
+    without a name switches that layer off.
     """
 
     def __init__(
@@ -113,7 +118,8 @@ class Sandbox:
         return self._process.pid
 
     def call(self, function: str, payload: Message | bytes = b"", **limits: Any) -> Result:
-        """Run `module:function` on the payload in a locked process and wait; the limits are those of `start`."""
+        """Run `module:function` on the payload in a locked process and wait; the limits are those
+        of `start`."""
         call = self.start(function, payload, **limits)
         try:
             return call.wait()
@@ -129,7 +135,8 @@ class Sandbox:
         memory_bytes: int = MEMORY_BYTES,
         result_bytes: int = RESULT_BYTES,
     ) -> Call:
-        """The same without waiting. The function gets the payload as a dict (bytes alone as {"bytes": ...})."""
+        """The same without waiting. The function gets the payload as a dict (bytes alone as
+        {"bytes": ...})."""
         request = {
             "function": function,
             "seconds": seconds,
@@ -139,7 +146,8 @@ class Sandbox:
         return self._start(request, sealed_payload(payload), result_bytes=result_bytes)
 
     def share(self, name: str, arrays: Message) -> None:
-        """Give all later workers read-only arrays as `shared_data()[name]`, without a copy for each."""
+        """Give all later workers read-only arrays as `shared_data()[name]`, without a copy for
+        each."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours:
             self._send({"share": name}, theirs, [memory.sealed(message.pack(arrays))])
@@ -170,7 +178,8 @@ class Sandbox:
     def _start(
         self, request: dict[str, Any], payload: int, *, result_bytes: int, files: Sequence[int] = ()
     ) -> Call:
-        """Send a request with its payload and a place for the result; the descriptors given are closed here."""
+        """Send a request with its payload and a place for the result; the descriptors given are
+        closed here."""
         result = memory.blank(result_bytes)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         call = Call(
@@ -217,7 +226,8 @@ def sealed_payload(payload: Message | bytes) -> int:
 
 
 def _clean_environment() -> dict[str, str]:
-    """Only what is needed to find code and caches, one thread everywhere, no random hashes: no keys."""
+    """Only what is needed to find code and caches, one thread everywhere, no random hashes: no
+    keys."""
     kept = {name: os.environ[name] for name in KEPT if name in os.environ}
     path = os.pathsep.join(entry for entry in sys.path if entry)
     return (

@@ -1,7 +1,8 @@
-"""What happens in a fresh fork: close, lock, report, and only then run the function that was asked for.
+"""What happens in a fresh fork: close, lock, report, and only then run the function that was asked
+for.
 
-Nothing here is trusted once the function runs: it may change any of it, but only in this process, which has no
-descriptor but /dev/null (and a policy server's doorbell), can open nothing, and ends.
+Nothing here is trusted once the function runs: it may change any of it, but only in this process,
+which has no descriptor but /dev/null (and a policy server's doorbell), can open nothing, and ends.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from se_rl.sandbox import memory, message
 from se_rl.sandbox.lockdown import Isolation, SandboxError, lock
 
 OK, FAILED, OUT_OF_MEMORY, REFUSED = 0, 11, 12, 13
-"""Exit codes of a worker. They and the answer are hostile: a design may forge both, for itself alone."""
+"""Exit codes of a worker. They and the answer are hostile: a design may forge both, for itself
+alone."""
 HEADER = 64
 """Bytes before the observations in a policy server's block."""
 MOST_DESCRIPTORS = 1 << 20
@@ -30,7 +32,8 @@ _DATA: dict[str, dict[str, Any]] = {}
 
 
 def shared_data() -> dict[str, dict[str, Any]]:
-    """In a worker: what the parent has shared, name -> arrays (read-only, one copy for all workers)."""
+    """In a worker: what the parent has shared, name -> arrays (read-only, one copy for all
+    workers)."""
     return _DATA
 
 
@@ -41,7 +44,8 @@ def nothing(_: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass
 class WorkerJob:
-    """What the server hands to a fresh fork; `serve` holds rows, observation and action shape of a policy server."""
+    """What the server hands to a fresh fork; `serve` holds rows, observation and action shape of a
+    policy server."""
 
     function: Callable[[dict[str, Any]], Any]
     channel: int
@@ -118,7 +122,8 @@ def _work(job: WorkerJob, parent: int) -> int:
 
 
 def serve(policy: Any, doorbell: int, block: Block) -> None:
-    """Answer each ring with the actions for the observations in the block; 0 rows mean a new episode."""
+    """Answer each ring with the actions for the observations in the block; 0 rows mean a new
+    episode."""
     while ring := os.read(doorbell, 1):
         rows = int(block.rows[0])
         if rows == 0 and hasattr(policy, "reset"):
@@ -127,7 +132,8 @@ def serve(policy: Any, doorbell: int, block: Block) -> None:
             actions = np.asarray(policy(block.obs[:rows].copy()))
             if actions.shape != (rows, *block.actions.shape[1:]):
                 raise ValueError(
-                    f"actions have shape {actions.shape}, expected {(rows, *block.actions.shape[1:])}"
+                    f"actions have shape {actions.shape}, expected "
+                    f"{(rows, *block.actions.shape[1:])}"
                 )
             block.actions[:rows] = actions
         os.write(doorbell, ring)
