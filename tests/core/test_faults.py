@@ -22,7 +22,8 @@ from tiny_run import make_data, make_model, tiny_config
 from se_rl.config import ConfigError
 from se_rl.core import final_tables, preparation, run
 from se_rl.core.final_tables import TestTable
-from se_rl.executors.training_pool import TrainingPool, array_bytes, training_bytes
+from se_rl.executors.stored_policy import array_bytes, training_bytes
+from se_rl.executors.training_pool import TrainingPool
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.main import main
 from se_rl.modules.static_check import check_source

@@ -11,11 +11,11 @@ import sys
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from se_rl.executors.training_pool import TrainingPool
+from se_rl.executors.local_sandbox import LocalSandbox
 from se_rl.sandbox.lockdown import Isolation, SandboxError, isolation_level, refusal
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -76,8 +76,7 @@ def test_what_is_lost_changed_or_made_twice_is_noticed(alone: Any, tmp_path: Pat
 
 
 def test_work_in_the_room_is_done_again_unless_there_can_be_no_room() -> None:
-    training_pool = object.__new__(TrainingPool)
-    training_pool._sandbox = None
+    sandbox = LocalSandbox(cast(Any, None))
     tries: list[SandboxError] = []
 
     def work(fails: int, hopeless: bool = False) -> int:
@@ -86,11 +85,11 @@ def test_work_in_the_room_is_done_again_unless_there_can_be_no_room() -> None:
             raise tries[-1]
         return len(tries)
 
-    assert training_pool.patiently(partial(work, 2)) == 2
+    assert sandbox.with_retries(partial(work, 2)) == 2
     for hopeless, expected in ((False, 3), (True, 1)):
         tries.clear()
         with pytest.raises(SandboxError):
-            training_pool.patiently(partial(work, 9, hopeless))
+            sandbox.with_retries(partial(work, 9, hopeless))
         assert len(tries) == expected
 
 

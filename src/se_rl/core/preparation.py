@@ -15,7 +15,7 @@ from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
-from se_rl.executors.training_pool import training_worlds_of
+from se_rl.executors.training_settings import training_worlds_of
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.high_level_enhancement import (
     HighLevelEnhancement,

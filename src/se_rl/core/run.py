@@ -23,6 +23,8 @@ from se_rl.core.provenance import code_hash
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
 from se_rl.core.write_up import finished_results, write_up
+from se_rl.executors.protocol import TrainingInputs
+from se_rl.executors.registry import LOCAL
 from se_rl.executors.training_pool import TrainingPool
 from se_rl.llm.backends import Designer
 from se_rl.records.archive import Archive
@@ -75,6 +77,7 @@ class Run:
         unsafe: bool = False,
         designer: Designer | None = None,
         library: Sequence[Archive] = (),
+        executor: str = LOCAL,
     ) -> None:
         self.config = config
         self.folder = folder
@@ -89,18 +92,18 @@ class Run:
         self.scales = data.scales
         self.benchmark = data.benchmark
         self.markets = TrainingMarkets(config, archive, say=say)
+        train = data.train if config.weights["static"] else None
         self.training_pool = TrainingPool(
             config,
             archive,
             data.validation,
-            train_data=data.train,
-            scales=data.scales,
-            bank=self.markets.bank,
+            inputs=TrainingInputs(train, data.scales, self.markets.bank),
             neutral=self.markets.neutral,
             data_hash=data.facts["sha256"],
             workers=workers,
             unsafe=unsafe,
             library=library,
+            executor=executor,
         )
         self.designers = Designers(
             config.llm,
@@ -217,7 +220,9 @@ class Run:
             return
         candidate = self.search.ladder.climbed[name]
         policy = self.training_pool.opened(self.training_pool.policy(candidate, trained))
-        path = self.training_pool.patiently(lambda: self.training_pool.validation.execution(policy))
+        path = self.training_pool.with_retries(
+            lambda: self.training_pool.validation.execution(policy)
+        )
         self._event("execution", key, {"candidate": name, **path})
 
     def _event(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:

@@ -56,7 +56,7 @@ def write_up(
     )
     run.say("opening the test days")
     try:
-        table = pool.patiently(
+        table = pool.with_retries(
             lambda: final_tables.history_table(
                 run.config,
                 policies,
@@ -127,7 +127,7 @@ def _dynamic(run: Run, policies: final_tables.Policies) -> dict[str, dict[str, S
     if run.config.worlds == "static":
         return {}
     agents = run.training_pool.validation.agents
-    return run.training_pool.patiently(
+    return run.training_pool.with_retries(
         lambda: final_tables.market_tables(
             run.config, policies, agents=agents, grid=run.markets.grid, say=run.say
         )

@@ -1,1 +1,1 @@
-"""Where trainings run: one protocol, and the locked processes of this machine behind it."""
+"""Where trainings run: one protocol, the locked processes of this machine behind it, and the pool that uses it."""

@@ -1,0 +1,85 @@
+"""Where trainings run: what an executor takes, what it gives back, and what it promises.
+
+A task is idempotent: the same task gives the same weights, wherever and however often it runs. A worker that is lost is
+the executor's misfortune (the training pool tries again); what a design breaks itself is a result with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.rl.policy import Neutral
+from se_rl.rl.sandboxed_training import TrainedDesign
+from se_rl.rl.trainer import TrainConfig
+from se_rl.rl.training_worlds import TrainingWorldsConfig
+
+Handle = int
+"""Names a task that was submitted, within one executor."""
+LOST = ("killed", "crashed", "lost")
+"""Statuses of a training whose worker went down: they say nothing about the design."""
+
+
+@dataclass(frozen=True)
+class TrainingInputs:
+    """What all trainings of a run share: `data` are the train days (None where none is trained on).
+
+    `bank` simulates the default market's episodes when it is called (None where none is trained on).
+    """
+
+    data: MarketData | None
+    scales: FeatureScales
+    bank: Callable[[], EpisodeBank | None]
+
+
+@dataclass(frozen=True)
+class TrainingTask:
+    """One training: everything that its outcome depends on beside the inputs, and its deadline in `seconds`."""
+
+    sources: Mapping[str, str]
+    training_worlds: TrainingWorldsConfig
+    config: TrainConfig
+    seed: int
+    neutral: Mapping[str, Neutral]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FinishedTask:
+    """A task that ended, well or not: its status is one of LOST where the worker went down."""
+
+    handle: Handle
+    trained: TrainedDesign
+
+    @property
+    def lost(self) -> bool:
+        """Whether the worker went down, so that the task may be tried again."""
+        return self.trained.status in LOST
+
+
+class Executor(Protocol):
+    """Runs tasks, several at once. Only the training pool calls it, from one thread."""
+
+    def submit(self, task: TrainingTask) -> Handle:
+        """Begin a task; the pool submits no more than `capacity` at once."""
+        ...
+
+    def poll(self, timeout_seconds: float) -> Sequence[FinishedTask]:
+        """Tasks that have ended since the last call, each once; waits up to the timeout for the first."""
+        ...
+
+    def cancel(self, handle: Handle) -> None:
+        """End a task whose result nobody wants any more; one that has ended already is let go."""
+        ...
+
+    def capacity(self) -> int:
+        """How many tasks may be under way at once."""
+        ...
+
+    def close(self) -> None:
+        """End everything; the executor may be used again and then starts anew."""
+        ...

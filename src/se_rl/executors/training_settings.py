@@ -1,0 +1,45 @@
+"""The settings of a run as those of its trainings: the worlds they train in, and how."""
+
+from __future__ import annotations
+
+from se_rl.records.rungs import Rung
+from se_rl.records.settings import RunConfig
+from se_rl.rl.ppo import PPOSettings
+from se_rl.rl.trainer import TrainConfig
+from se_rl.rl.training_worlds import TrainingWorldsConfig
+
+MOST_SAMPLES = 16_384
+"""Order steps per update and world at most."""
+SECONDS_PER_WORK = 60.0
+EXTRA_SECONDS = 120.0
+"""A training's deadline: so much per work unit and so much more. Generous: a busy machine must not change a score."""
+
+
+def training_worlds_of(config: RunConfig) -> TrainingWorldsConfig:
+    """The worlds that designs of a run are trained in."""
+    return TrainingWorldsConfig(
+        worlds=config.worlds,
+        horizon=config.horizon,
+        dynamic_horizon=config.dynamic_horizon,
+        participation=config.participation,
+        agents=config.agents if config.scenario == "multi" else 1,
+        bank=config.bank,
+    )
+
+
+def train_config(config: RunConfig, rung: Rung) -> TrainConfig:
+    """How designs of a run are trained at a rung."""
+    return TrainConfig(
+        budget=rung.work,
+        gamma=config.gamma,
+        learning_rate=config.learning_rate,
+        gae_lambda=config.gae_lambda,
+        initial_alpha=config.initial_alpha,
+        ppo=PPOSettings(clip=config.clip),
+        samples=min(MOST_SAMPLES, config.samples),
+    )
+
+
+def deadline_seconds(rung: Rung) -> float:
+    """How long a training may take at a rung."""
+    return EXTRA_SECONDS + SECONDS_PER_WORK * rung.work
