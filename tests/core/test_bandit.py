@@ -15,15 +15,15 @@ FACTORS = {
     "model": ("untouched", "adapted"),
 }
 PLACES = [(name, level) for name, levels in FACTORS.items() for level in levels]
-ARMS = AdditiveBandit(FACTORS).arms()
+CHOICES = AdditiveBandit(FACTORS).choices()
 Trials = list[tuple[int, float]]
-TRIALS = st.lists(st.tuples(st.integers(0, len(ARMS) - 1), st.floats(-5, 5)), max_size=30)
+TRIALS = st.lists(st.tuples(st.integers(0, len(CHOICES) - 1), st.floats(-5, 5)), max_size=30)
 
 
 def told(trials: Trials, **settings: float) -> AdditiveBandit:
     bandit = AdditiveBandit(FACTORS, **settings)
-    for arm, reward in trials:
-        bandit.observe(ARMS[arm], reward)
+    for choice, reward in trials:
+        bandit.observe(CHOICES[choice], reward)
     return bandit
 
 
@@ -34,7 +34,10 @@ def test_the_posterior_is_that_of_weighted_regression(
 ) -> None:
     mean, covariance = told(trials, prior_sd=prior, noise_sd=noise, decay=decay).posterior()
     rows = np.array(
-        [[1.0, *(float(ARMS[arm][name] == level) for name, level in PLACES)] for arm, _ in trials]
+        [
+            [1.0, *(float(CHOICES[choice][name] == level) for name, level in PLACES)]
+            for choice, _ in trials
+        ]
     )
     rows, rewards = (
         rows.reshape(len(trials), len(PLACES) + 1),
@@ -49,16 +52,16 @@ def test_the_posterior_is_that_of_weighted_regression(
 
 
 def test_old_trials_fade() -> None:
-    arm = ARMS[0]
+    choice = CHOICES[0]
     fading, keeping = (
         told([(0, 1.0)] * 40 + [(0, -1.0)] * 40, decay=decay) for decay in (0.8, 1.0)
     )
-    assert fading.expected(arm) < -0.6 and abs(keeping.expected(arm)) < 1e-9
+    assert fading.expected(choice) < -0.6 and abs(keeping.expected(choice)) < 1e-9
     sure, unsure = (np.trace(one.posterior()[1]) for one in (keeping, fading))
     assert sure < unsure  # what fades is worth fewer trials
 
 
-def test_what_was_learnt_on_one_arm_speaks_for_its_factors() -> None:
+def test_what_was_learnt_on_one_choice_speaks_for_its_factors() -> None:
     bandit = told([(0, 2.0)] * 10)
     seen, shares_two, shares_none = (
         {"module": m, "operator": o, "model": v}
@@ -73,28 +76,32 @@ def test_what_was_learnt_on_one_arm_speaks_for_its_factors() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_thompson_finds_the_better_arm(seed: int) -> None:
+def test_thompson_finds_the_better_choice(seed: int) -> None:
     effects = {"reward": 0.6, "tweak": 0.5, "adapted": -0.4}
     rng, bandit, late = np.random.default_rng(seed), AdditiveBandit(FACTORS), []
     for trial in range(300):
-        arm = bandit.choose(rng)
+        choice = bandit.choose(rng)
         bandit.observe(
-            arm,
-            sum(effects.get(level, 0.0) for level in arm.values()) + 0.5 * rng.standard_normal(),
+            choice,
+            sum(effects.get(level, 0.0) for level in choice.values()) + 0.5 * rng.standard_normal(),
         )
-        late += [arm] if trial >= 200 else []
+        late += [choice] if trial >= 200 else []
     best = {"module": "reward", "operator": "tweak", "model": "untouched"}
-    right = {name: np.mean([arm[name] == level for arm in late]) for name, level in best.items()}
+    right = {
+        name: np.mean([choice[name] == level for choice in late]) for name, level in best.items()
+    }
     assert min(right.values()) > 0.6, right
-    assert max(ARMS, key=bandit.expected) == best
+    assert max(CHOICES, key=bandit.expected) == best
 
 
-def test_only_allowed_arms_are_chosen_and_chance_is_the_callers() -> None:
-    bandit, allowed = told([(0, 5.0)] * 5), [ARMS[3], ARMS[7]]
+def test_only_allowed_choices_are_chosen_and_chance_is_the_callers() -> None:
+    bandit, allowed = told([(0, 5.0)] * 5), [CHOICES[3], CHOICES[7]]
     rng = np.random.default_rng(0)
     chosen = [bandit.choose(rng, allowed=allowed) for _ in range(40)]
-    assert {tuple(arm.values()) for arm in chosen} == {tuple(arm.values()) for arm in allowed}
+    assert {tuple(choice.values()) for choice in chosen} == {
+        tuple(choice.values()) for choice in allowed
+    }
     again = np.random.default_rng(0)
     assert [bandit.choose(again, allowed=allowed) for _ in range(40)] == chosen
-    assert bandit.choose(rng, allowed=[ARMS[5]]) == ARMS[5]
-    assert len(ARMS) == 12 == len({tuple(arm.values()) for arm in ARMS})
+    assert bandit.choose(rng, allowed=[CHOICES[5]]) == CHOICES[5]
+    assert len(CHOICES) == 12 == len({tuple(choice.values()) for choice in CHOICES})

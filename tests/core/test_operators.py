@@ -43,8 +43,8 @@ MOTHER = Candidate(design_id(hashes({"reward": PARENT})), hashes({"reward": PARE
 
 
 def plan(operator: str, **changes: Any) -> Plan:
-    arm = {"module": "reward", "operator": operator, "model": "untouched"}
-    base = Plan(3, arm, MOTHER, {"reward": PARENT}, MACRO, MICRO, tuple(TRIED), 1.25)
+    choice = {"module": "reward", "operator": operator, "model": "untouched"}
+    base = Plan(3, choice, MOTHER, {"reward": PARENT}, MACRO, MICRO, tuple(TRIED), 1.25)
     return replace(base, **changes)
 
 

@@ -19,8 +19,9 @@ from se_rl.core.budget import Budget
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
 from se_rl.core.iteration_summary import iteration_counts, what_moved
 from se_rl.core.operators import ADDED, Proposed
+from se_rl.core.proposer import FAILURE_REWARD, search_rng
 from se_rl.core.run import make_kit
-from se_rl.core.search import FAILURE_REWARD, PLATEAU, Search
+from se_rl.core.search import PLATEAU, Search
 from se_rl.core.training_loop import evolve
 from se_rl.llm.backends import Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
@@ -264,8 +265,13 @@ def test_the_steps_of_algorithm_1(start: Start) -> None:
         and bench.shop.effects[best][0] - leader.score < 0.7
     )
     for c in search.archive.candidates()[1:]:
-        assert c.parents[0] in search.known and c.call and c.prompt and c.model == "scripted"
-        assert search.archive.sources(c) == search.sources[c.id]
+        assert (
+            c.parents[0] in search.designs.candidates
+            and c.call
+            and c.prompt
+            and c.model == "scripted"
+        )
+        assert search.archive.sources(c) == search.designs.sources[c.id]
     assert search.progress.ema is not None and search.progress.calm <= 1
 
 
@@ -300,8 +306,8 @@ def test_the_gain_is_over_the_parent(start: Start) -> None:
 )
 def test_budgets(start: Start, changes: dict[str, Any], reason: str, proposed: int) -> None:
     bench = start(seconds=20.0, hle=False, imagine=True, **changes)
-    cast(Any, bench.search)._possible = lambda arm, parent: (
-        arm["operator"] == "draft" and arm["model"] == UNTOUCHED
+    cast(Any, bench.search.proposer).is_possible = lambda choice, parent: (
+        choice["operator"] == "draft" and choice["model"] == UNTOUCHED
     )
     bench.search.archive.add_call(
         ModelCall("k", "m", "", 1, 10**6, 10**6, 99.0, 1e6, "r")
@@ -367,13 +373,13 @@ def test_a_plateau_leads_to_drafts_from_the_default(start: Start) -> None:
     for turn, designs in enumerate(by_turn, 1):
         drafts = {(one.candidate.operator, one.candidate.parents[0]) for one in designs}
         assert (drafts == {("draft", search.default.id)}) == (turn == fresh), (turn, drafts)
-    assert search.calm == 1  # it starts to count again
+    assert search.stale_iterations == 1  # it starts to count again
 
 
 def test_repeats_are_counted_and_not_trained_twice(start: Start) -> None:
     bench = start(Script(lambda module, *_: TEXTS[module].format(1.0)), at="same", lle=True)
-    cast(Any, bench.search)._possible = lambda arm, parent: (
-        arm["operator"] == "draft" and arm["model"] == UNTOUCHED
+    cast(Any, bench.search.proposer).is_possible = lambda choice, parent: (
+        choice["operator"] == "draft" and choice["model"] == UNTOUCHED
     )
     bench.run()
     counts = bench.search.counts()
@@ -390,11 +396,13 @@ def test_repeats_are_counted_and_not_trained_twice(start: Start) -> None:
     )
     assert len(bench.search.archive.candidates()) == counts["scored"] + 1
     for payload in bench.payloads("repeated"):
-        assert payload["twin"] == payload["id"] in bench.search.known
+        assert payload["twin"] == payload["id"] in bench.search.designs.candidates
     for outcome in bench.outcomes:  # it gained what its twin did, and is no second try
         assert outcome.gain is not None and (outcome.tried is None) == outcome.repeated
     assert (
-        bench.search.bandit.expected({"module": "reward", "operator": "draft", "model": UNTOUCHED})
+        bench.search.proposer.bandit.expected(
+            {"module": "reward", "operator": "draft", "model": UNTOUCHED}
+        )
         < 0.1
     )
     for brought in bench.brought:
@@ -416,11 +424,11 @@ def test_counts_add_up(start: Start) -> None:
         == search.proposed
         == 24
     )
-    refused = sum(bool(c.reason) for c in search.known.values())
+    refused = sum(bool(c.reason) for c in search.designs.candidates.values())
     assert (
         counts["valid"]
         == counts["scored"] + counts["failed"] - refused
-        == len(search.known) - 1 - refused
+        == len(search.designs.candidates) - 1 - refused
     )
     assert min(counts.values()) > 0 and refused > 0 and search.ladder.failures
     assert set(search.ladder.failures.values()) == {"loss is not finite"}
@@ -462,7 +470,9 @@ def test_nothing_scored_is_said(start: Start) -> None:
 def test_what_the_bandit_learns_from(start: Start) -> None:
     bench = start(iterations=1)
     seen: list[tuple[Mapping[str, str], float]] = []
-    cast(Any, bench.search.bandit).observe = lambda arm, reward: seen.append((arm, reward))
+    cast(Any, bench.search.proposer.bandit).observe = lambda choice, reward: seen.append(
+        (choice, reward)
+    )
     bench.run()
     gains = bench.brought[0]["gains"]
     assert [reward for _, reward in seen] == [gains[one.candidate.id] for one in bench.designs]
@@ -470,7 +480,9 @@ def test_what_the_bandit_learns_from(start: Start) -> None:
         Script(lambda module, *_: TEXTS[module].format("1\n    invalid = 1")), at="b", iterations=1
     )
     seen.clear()
-    cast(Any, bad.search.bandit).observe = lambda arm, reward: seen.append((arm, reward))
+    cast(Any, bad.search.proposer.bandit).observe = lambda choice, reward: seen.append(
+        (choice, reward)
+    )
     bad.run()
     assert [reward for _, reward in seen] == [FAILURE_REWARD] * 6
 
@@ -484,7 +496,7 @@ def test_arms_have_the_same_budget_and_do_what_they_say(start: Start, arm: Any) 
     assert search.counts()["proposed"] == 24 and trained == {0: 25, 1: 9}
     made = [one.candidate for one in bench.designs]
     learns = arm == "full"
-    assert bool(archive.adapters()) == learns == (ADAPTED in search.designers.arms)
+    assert bool(archive.adapters()) == learns == (ADAPTED in search.designers.versions)
     new = [i for i in archive.instructions() if i.operator != "default"]
     assert bool(new) == learns
     if arm == "random":
@@ -524,7 +536,7 @@ def test_what_ablations_leave_out(start: Start) -> None:
     without_weights.run()
     assert (
         not without_weights.search.archive.adapters()
-        and without_weights.search.designers.arms == (UNTOUCHED,)
+        and without_weights.search.designers.versions == (UNTOUCHED,)
     )
     assert {i.operator for i in without_weights.search.archive.instructions()} > {"default"}
     assert without_words.search.proposed == without_weights.search.proposed == 18
@@ -536,7 +548,7 @@ def test_crossovers_make_new_designs_only(start: Start) -> None:
     crossed = [one for one in bench.designs if one.candidate.operator == "crossover"]
     assert crossed and not any(one.candidate.twin for one in crossed)
     for one in crossed:
-        parent, donor = (bench.search.known[name] for name in one.candidate.parents)
+        parent, donor = (bench.search.designs.candidates[name] for name in one.candidate.parents)
         assert one.candidate.modules == {
             **parent.modules,
             one.candidate.module: donor.modules[one.candidate.module],
@@ -545,22 +557,26 @@ def test_crossovers_make_new_designs_only(start: Start) -> None:
     assert bench.search.proposed == 72  # none of the budget is left out
     search = bench.search
     for module in search.config.modules:
-        donors = search._donors(search.default, module)
+        donors = search.proposer.donors(search.default, module)
         assert len({c.modules[module] for c in donors}) == len(donors)
-        assert all(design_id({module: c.modules[module]}) not in search.known for c in donors)
+        assert all(
+            design_id({module: c.modules[module]}) not in search.designs.candidates for c in donors
+        )
     parent, module = next(
         (c, m)
-        for c in search.known.values()
+        for c in search.designs.candidates.values()
         for m in search.config.modules
-        if len(search._donors(c, m)) > 1
+        if len(search.proposer.donors(c, m)) > 1
     )
     crossing = {"module": module, "operator": "crossover", "model": UNTOUCHED}
     for more, possible in (
         (0, True),
         (1, False),
     ):  # a donor for each sibling, or none of the budget would be used
-        search.config = replace(search.config, siblings=len(search._donors(parent, module)) + more)
-        assert search._possible(crossing, parent) == possible
+        proposer = search.proposer
+        siblings = len(proposer.donors(parent, module)) + more
+        proposer.config = replace(proposer.config, siblings=siblings)
+        assert search.proposer.is_possible(crossing, parent) == possible
 
 
 def test_repair_shows_only_what_is_python(start: Start) -> None:
@@ -580,16 +596,16 @@ def test_repair_shows_only_what_is_python(start: Start) -> None:
         and search.counts()["failed"] + search.counts()["repeated"] == 6
     )
     assert {"no", "static:"} <= {
-        word for c in search.known.values() for word in c.reason.split()[:1]
+        word for c in search.designs.candidates.values() for word in c.reason.split()[:1]
     }
-    shown = [pair for module in search.config.modules for pair in search._failures(module)]
+    shown = [pair for module in search.config.modules for pair in search.proposer.failures(module)]
     assert shown and all(
         "invalid" in text and "there is no such name" in reason for text, reason in shown
     )
-    cast(Any, search)._possible = lambda arm, parent: (
-        arm["operator"] == "repair"
-        and bool(search._failures(arm["module"]))
-        and arm["model"] == UNTOUCHED
+    cast(Any, search.proposer).is_possible = lambda choice, parent: (
+        choice["operator"] == "repair"
+        and bool(search.proposer.failures(choice["module"]))
+        and choice["model"] == UNTOUCHED
     )
     before = len(bench.script.asked)
     search.design(2)
@@ -614,7 +630,7 @@ def test_a_design_that_trains_to_nothing_can_be_mended_too(start: Start) -> None
     shown = [
         reason
         for module in bench.search.config.modules
-        for _, reason in bench.search._failures(module)
+        for _, reason in bench.search.proposer.failures(module)
     ]
     assert shown == ["loss is not finite"] * 6 and bench.search.best == bench.search.default.id
 
@@ -637,7 +653,7 @@ def test_the_same_again_whether_asked_or_looked_up(start: Start) -> None:
     shared = np.random.default_rng(
         np.random.SeedSequence([0, 1, 1])
     )  # what the kit would draw from
-    assert first.search._rng(1, 1).random() == again.search._rng(1, 1).random() != shared.random()
+    assert search_rng(0, 1, 1).random() == search_rng(0, 1, 1).random() != shared.random()
     assert all(stored for kind, _, stored in again.events if kind != "evaluated")
     assert (
         again.search.counts() == first.search.counts()

@@ -63,7 +63,7 @@ class Designers:
         return self._writers[UNTOUCHED].constrained
 
     @property
-    def arms(self) -> tuple[str, ...]:
+    def versions(self) -> tuple[str, ...]:
         """The versions that can be asked."""
         return tuple(self._writers)
 
@@ -72,9 +72,9 @@ class Designers:
         """Keys of all calls that this run of the loop has made or looked up."""
         return {key for writer in self._all for key in writer.asked}
 
-    def writer(self, arm: str) -> DesignGenerator:
+    def writer(self, version: str) -> DesignGenerator:
         """The generator of a version."""
-        return self._writers[arm]
+        return self._writers[version]
 
     def call_of(self, proposal: Proposal) -> tuple[str, int]:
         """The call that brought an answer, and its place there."""

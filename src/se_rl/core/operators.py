@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
+from se_rl.core.bandit import Choice
 from se_rl.llm.backends import Proposal
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, default_micro
@@ -23,6 +24,7 @@ from se_rl.modules.grammar import random_design
 from se_rl.records.entries import Candidate, Instruction, design_id, sha256
 
 ASKED = ("draft", "tweak", "rewrite", "simplify", "repair")
+"""Operators that ask a model."""
 OPERATORS = (*ASKED, "crossover")
 ADDED = {
     "rewrite": "Try another idea than the designs shown.",
@@ -30,15 +32,20 @@ ADDED = {
     "repair": "This design failed ({reason}). Mend exactly this.",
 }
 """What an operator adds to the micro instruction."""
+MOST_REASON = 200
+"""Letters of a failure's reason that a prompt shows."""
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """A new design, not yet trained: its record, its sources by module, and what it takes to learn from it."""
+    """A new design, not yet trained: its record, its sources by module, and what it takes to learn from it.
+
+    `choice` is what the bandit chose, `proposal` the model's answer, `prompt` the chat that asked for it (JSON).
+    """
 
     candidate: Candidate
     sources: Mapping[str, str]
-    arm: Mapping[str, str]
+    choice: Choice
     proposal: Proposal | None = field(default=None, repr=False)
     prompt: str = ""
 
@@ -50,10 +57,13 @@ class Proposed:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to try: start from a parent, change a module by an operator, with these words and this history."""
+    """What to try: start from a parent, change a module by an operator, with these words and this history.
+
+    `score` is the parent's in bps; `failed` is a source that failed and the reason, to repair.
+    """
 
     iteration: int
-    arm: Mapping[str, str]
+    choice: Choice
     parent: Candidate
     parent_sources: Mapping[str, str]
     macro: Instruction | None = None
@@ -65,7 +75,12 @@ class Plan:
     @property
     def module(self) -> str:
         """The code_type to change."""
-        return self.arm["module"]
+        return self.choice["module"]
+
+    @property
+    def operator(self) -> str:
+        """How to change it."""
+        return self.choice["operator"]
 
     @property
     def shown(self) -> str:
@@ -73,34 +88,45 @@ class Plan:
         return self.parent_sources.get(self.module) or default_source(self.module)
 
 
+class PromptWords(TypedDict):
+    """What a prompt says beside the contract."""
+
+    macro: str | None
+    micro: str
+    parent: Scored | None
+    history: list[Scored]
+
+
 def ask(
     plan: Plan, generator: DesignGenerator, n: int, *, seed: int, avoid: Sequence[str] = ()
 ) -> list[Proposed]:
-    """n designs written by a language model."""
-    operator, words = plan.arm["operator"], prompt_words(plan)
-    attempts = generator.generate(plan.module, n, seed=seed, avoid=[*avoid, plan.shown], **words)
-    return [
-        proposed(plan, attempt, place=i, operator=operator) for i, attempt in enumerate(attempts)
-    ]
-
-
-def prompt_words(plan: Plan) -> dict[str, Any]:
-    """What the prompt says beside the contract."""
-    operator, history = plan.arm["operator"], list(plan.history)
-    parent = (
-        Scored(plan.shown, {"score_bps": plan.score}) if operator in ("tweak", "simplify") else None
+    """n designs written by a language model; `avoid` are sources that it shall not write again."""
+    attempts = generator.generate(
+        plan.module, n, seed=seed, avoid=[*avoid, plan.shown], **prompt_words(plan)
     )
-    if operator == "rewrite":  # the parent must be among the few designs that a prompt has room for
-        others = [one for one in history if one.source != plan.shown][: max(1, len(history) - 1)]
-        history = [*others, Scored(plan.shown, {"score_bps": plan.score})]
+    made = []
+    for place, attempt in enumerate(attempts):
+        made.append(proposed(plan, attempt, place=place, operator=plan.operator))
+    return made
+
+
+def prompt_words(plan: Plan) -> PromptWords:
+    """What the prompt says beside the contract."""
+    shown = Scored(plan.shown, {"score_bps": plan.score})
+    history = list(plan.history)
+    parent = shown if plan.operator in ("tweak", "simplify") else None
+    if plan.operator == "rewrite":  # the parent must be among the few designs that a prompt shows
+        others = [one for one in history if one.source != plan.shown]
+        history = [*others[: max(1, len(history) - 1)], shown]
     reason = ""
-    if operator == "repair" and plan.failed is not None:
-        parent, reason = Scored(plan.failed[0]), plan.failed[1]
+    if plan.operator == "repair" and plan.failed is not None:
+        source, reason = plan.failed
+        parent = Scored(source)
     micro = plan.micro.text if plan.micro else default_micro(plan.module)
-    micro = f"{micro} {ADDED.get(operator, '').format(reason=reason[:200])}".strip()
+    added = ADDED.get(plan.operator, "").format(reason=reason[:MOST_REASON])
     return {
         "macro": plan.macro.text if plan.macro else None,
-        "micro": micro,
+        "micro": f"{micro} {added}".strip(),
         "parent": parent,
         "history": history,
     }
@@ -108,7 +134,6 @@ def prompt_words(plan: Plan) -> dict[str, Any]:
 
 def proposed(plan: Plan, attempt: Attempt, *, place: int, operator: str) -> Proposed:
     """A written module, in its parent's design."""
-    reason = "" if attempt.is_valid else (attempt.faults[-1] if attempt.faults else "no answer")
     proposal = attempt.proposal
     text = attempt.source or (proposal.text if proposal else "")
     sources = {**plan.parent_sources, plan.module: text}
@@ -126,18 +151,20 @@ def proposed(plan: Plan, attempt: Attempt, *, place: int, operator: str) -> Prop
         micro=plan.micro.id if plan.micro else "",
         model=proposal.model if proposal else "",
         adapter=(proposal.adapter or "") if proposal else "",
-        reason=reason,
+        reason=_fault(attempt),
         behaviour=tuple(round(float(v), 5) for v in behaviour),
     )
-    return Proposed(candidate, sources, plan.arm, proposal, chat)
+    return Proposed(candidate, sources, plan.choice, proposal, chat)
 
 
 def swap(plan: Plan, donors: Sequence[tuple[Candidate, Mapping[str, str]]]) -> list[Proposed]:
-    """The parent with each donor's module in the place of its own; a donor without one gives the default's."""
+    """The parent with each donor's module in place of its own; a donor without one gives the default's."""
     made = []
     for place, (donor, theirs) in enumerate(donors):
-        sources = {name: text for name, text in plan.parent_sources.items() if name != plan.module}
-        sources |= {plan.module: theirs[plan.module]} if plan.module in theirs else {}
+        sources = dict(plan.parent_sources)
+        sources.pop(plan.module, None)
+        if plan.module in theirs:
+            sources[plan.module] = theirs[plan.module]
         candidate = Candidate(
             design_id(hashes(sources)),
             hashes(sources),
@@ -147,7 +174,7 @@ def swap(plan: Plan, donors: Sequence[tuple[Candidate, Mapping[str, str]]]) -> l
             plan.iteration,
             place=place,
         )
-        made.append(Proposed(candidate, sources, plan.arm))
+        made.append(Proposed(candidate, sources, plan.choice))
     return made
 
 
@@ -155,25 +182,30 @@ def drawn(
     modules: Sequence[str], default: Candidate, iteration: int, place: int, rng: np.random.Generator
 ) -> Proposed:
     """A random design: one to all of the modules from their grammars."""
-    chosen = [name for name in modules if rng.random() < 0.5] or [
-        modules[int(rng.integers(len(modules)))]
-    ]
+    chosen = [name for name in modules if rng.random() < 0.5]
+    if not chosen:
+        chosen = [modules[int(rng.integers(len(modules)))]]
     sources = {name: random_design(name, rng) for name in chosen}
-    changed = chosen[0] if len(chosen) == 1 else ""
     candidate = Candidate(
         design_id(hashes(sources)),
         hashes(sources),
         "random",
         (default.id,),
-        changed,
+        chosen[0] if len(chosen) == 1 else "",
         iteration,
         place=place,
     )
-    return Proposed(
-        candidate, sources, {"module": chosen[0], "operator": "random", "model": "none"}
-    )
+    choice = {"module": chosen[0], "operator": "random", "model": "none"}
+    return Proposed(candidate, sources, choice)
 
 
 def hashes(sources: Mapping[str, str]) -> dict[str, str]:
     """The names of a design's modules."""
     return {name: sha256(text) for name, text in sorted(sources.items())}
+
+
+def _fault(attempt: Attempt) -> str:
+    """Why an attempt may not be trained; "" where it may."""
+    if attempt.is_valid:
+        return ""
+    return attempt.faults[-1] if attempt.faults else "no answer"

@@ -1,0 +1,160 @@
+"""Step 1 of Algorithm 1 in choices: which parent, which module, which operator, which version of the model, which words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from se_rl.core.bandit import AdditiveBandit, Choice
+from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
+from se_rl.core.known_designs import KnownDesigns
+from se_rl.core.operators import OPERATORS, Plan, Proposed, ask, drawn, swap
+from se_rl.core.parents import ParetoParents
+from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
+from se_rl.llm.prompts import module_text
+from se_rl.records.entries import Candidate, design_id
+from se_rl.records.settings import RunConfig
+from se_rl.scoring.ladder import Ladder
+
+FAILURE_REWARD = -0.3
+"""What the bandit books for a design that gave no score or was not new, bps."""
+SHOWN_CONSTRAINED = 2
+SHOWN_FREE = 6
+"""Earlier designs that a prompt has space for, under a grammar and without one."""
+
+
+class Proposer:
+    """Chooses what to try next and has it written; `starts_afresh` makes the next batch drafts from the default."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        designs: KnownDesigns,
+        ladder: Ladder,
+        designers: Designers,
+        kit: DualLevelEnhancementKit,
+    ) -> None:
+        self.config = config
+        self.designs = designs
+        self.ladder = ladder
+        self.default = ladder.default
+        self.designers = designers
+        self.kit = kit
+        self.starts_afresh = False
+        self.parents = ParetoParents(self.default.id)
+        self.bandit = AdditiveBandit(
+            {"module": config.modules, "operator": OPERATORS, "model": (UNTOUCHED, ADAPTED)}
+        )
+
+    def siblings(
+        self, iteration: int, group: int, *, n: int, rng: np.random.Generator
+    ) -> list[Proposed]:
+        """The n designs of one prompt, or of one crossover."""
+        if self.config.arm == "random":
+            return self._drawn(iteration, group, n=n, rng=rng)
+        fresh = not self.config.evolves or self.starts_afresh
+        parent = self.default if fresh else self.designs.candidates[self.parents.choose(rng)]
+        choice = self._choose(parent, iteration, group, rng=rng)
+        plan = self._plan(iteration, choice, parent, rng=rng)
+        module = choice["module"]
+        if choice["operator"] == "crossover":
+            donors = self.donors(parent, module)
+            chosen = [donors[int(i)] for i in rng.permutation(len(donors))[:n]]
+            return swap(plan, [(donor, self.designs.sources[donor.id]) for donor in chosen])
+        seed = int(search_rng(self.config.seed, iteration, 2, group).integers(2**31))
+        writer = self.designers.writer(choice["model"])
+        return ask(plan, writer, n, seed=seed, avoid=self.designs.versions(module))
+
+    def learn(self, designs: Sequence[Proposed], gains: Mapping[str, float]) -> None:
+        """Book what each choice of a batch gained."""
+        for one in designs:
+            if one.choice.get("operator") not in OPERATORS:
+                continue
+            gain = gains.get(one.candidate.id, FAILURE_REWARD)
+            self.bandit.observe(one.choice, FAILURE_REWARD if one.candidate.twin else gain)
+
+    def donors(self, parent: Candidate, module: str) -> list[Candidate]:
+        """Scored designs whose version of a module makes a new design of the parent, the latest of each version."""
+        screen = self.ladder.rungs.screen.index
+        versions: dict[str, Candidate] = {}
+        for name, rung in self.ladder.standings:
+            candidate = self.designs.candidates.get(name)
+            if rung == screen and candidate is not None and module in candidate.modules:
+                versions[candidate.modules[module]] = candidate
+        found = []
+        for sha, candidate in versions.items():
+            if design_id({**parent.modules, module: sha}) not in self.designs.candidates:
+                found.append(candidate)
+        return found
+
+    def failures(self, module: str) -> list[tuple[str, str]]:
+        """Sources of a module that failed and can be shown, with the reason."""
+        known = self.designs.candidates
+        reasons = {c.id: c.reason for c in known.values() if c.reason}
+        reasons |= self.ladder.failures
+        found = []
+        for name, reason in reasons.items():
+            text = self.designs.sources[name].get(module, "")
+            if known[name].module == module and module_text(text).strip():
+                found.append((text, reason))
+        return found
+
+    def is_possible(self, choice: Choice, parent: Candidate) -> bool:
+        """Whether a choice can be made of this parent now."""
+        operator, module = choice["operator"], choice["module"]
+        if choice["model"] not in self.designers.versions:
+            return False
+        if operator == "crossover" and choice["model"] != UNTOUCHED:
+            return False
+        if self.starts_afresh:
+            return operator == "draft"
+        if operator == "crossover":  # fewer donors would leave designs of the budget out
+            return len(self.donors(parent, module)) >= self.config.siblings
+        return operator != "repair" or bool(self.failures(module))
+
+    def _drawn(
+        self, iteration: int, group: int, *, n: int, rng: np.random.Generator
+    ) -> list[Proposed]:
+        made = []
+        for i in range(n):
+            made.append(drawn(self.config.modules, self.default, iteration, group * n + i, rng))
+        return made
+
+    def _choose(
+        self, parent: Candidate, iteration: int, group: int, *, rng: np.random.Generator
+    ) -> Choice:
+        """Which module to change, how, and by which version of the model."""
+        if not self.config.evolves:  # the same prompt over and over, one module after the other
+            turn = (iteration - 1) * self.config.parents + group
+            module = self.config.modules[turn % len(self.config.modules)]
+            return {"module": module, "operator": "draft", "model": UNTOUCHED}
+        allowed = [one for one in self.bandit.choices() if self.is_possible(one, parent)]
+        return self.bandit.choose(rng, allowed=allowed)
+
+    def _plan(
+        self, iteration: int, choice: Choice, parent: Candidate, *, rng: np.random.Generator
+    ) -> Plan:
+        module = choice["module"]
+        macro, micro = self.kit.choose(module, rng)
+        failed = None
+        if choice["operator"] == "repair" and (tried := self.failures(module)):
+            failed = tried[int(rng.integers(len(tried)))]
+        at = self.ladder.standings.get((parent.id, self.ladder.rungs.screen.index))
+        shown = SHOWN_CONSTRAINED if self.designers.constrained else SHOWN_FREE
+        return Plan(
+            iteration,
+            choice,
+            parent,
+            self.designs.sources[parent.id],
+            self.designs.add_instruction(macro.instruction),
+            self.designs.add_instruction(micro.instruction),
+            self.kit.history(module, shown) if self.config.evolves else [],
+            at.score if at else 0.0,
+            failed,
+        )
+
+
+def search_rng(seed: int, *place: int) -> np.random.Generator:
+    """Chance of the search's own: a spawn key shares nothing with seeds that are lists, as the kit's are."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place))
