@@ -11,7 +11,9 @@ import pytest
 
 from se_rl.data.books import BookHistory, read_lobster
 from se_rl.data.market_data import DataError
+from se_rl.environments.fill_model import StepFills
 from se_rl.environments.queue_fills import QueueFills
+from se_rl.environments.task import Orders
 
 NEW, PARTIAL, DELETE, EXECUTION, HIDDEN, CROSS, HALT = range(1, 8)
 BUY, SELL = -1, 1  # the project's order sides
@@ -73,17 +75,15 @@ def fill_many(
     fills: QueueFills, row: Any, bar: Any, side: Any, want: Any, limit: Any
 ) -> np.ndarray:
     """[orders, 2]: shares and cash."""
-    out = np.full((2, len(want)), np.nan)
-    fills.fill(
-        np.asarray(row, dtype=np.int64),
-        np.asarray(bar, dtype=np.int64),
-        np.asarray(side, dtype=np.int8),
-        np.asarray(want, dtype=np.float64),
-        np.asarray(limit, dtype=np.float64),
-        out[0],
-        out[1],
+    out = StepFills(*np.full((4, len(want)), np.nan))
+    bars = np.asarray(bar, dtype=np.int64)
+    wanted = np.asarray(want, dtype=np.float64)
+    orders = Orders(
+        np.asarray(row, dtype=np.int64), bars, np.asarray(side, dtype=np.int8), wanted, 1
     )
-    return out.T
+    fills.fill(orders, bars, want=wanted, limit=np.asarray(limit, dtype=np.float64), out=out)
+    assert not out.cost.any() and np.all(out.passive <= out.shares)
+    return np.stack([out.shares, out.cash], axis=1)
 
 
 def fill(

@@ -17,7 +17,8 @@ from se_rl.data.features import (
 )
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
-from se_rl.environments.fills import LimitOnBars, PriceTaker
+from se_rl.environments.costs import Costs
+from se_rl.environments.fills import LimitOnBars
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import (
     Episode,
@@ -83,8 +84,8 @@ def test_core_equals_a_plain_loop(
         DATA, horizon, start=int(rng.integers(0, 10)), quantity=float(rng.integers(1, 100_000))
     )
     ratios = rng.uniform(0, 1, (len(orders), horizon)) * rng.integers(0, 2, (len(orders), horizon))
-    fills = PriceTaker(DATA, half_spread_bps=half_spread_bps, max_participation=cap)
-    record = StaticCore(DATA, fills=fills, fee_bps=fee_bps).execute(orders, ratios)
+    costs = Costs(half_spread_bps=half_spread_bps, fee_bps=fee_bps, max_participation=cap)
+    record = StaticCore(DATA, costs=costs).execute(orders, ratios)
     for i in rng.integers(0, len(orders), 5):
         gross, net, leftover = plain_execution(
             orders, i, ratios, half_spread_bps / 1e4, fee_bps / 1e4, cap
@@ -99,15 +100,15 @@ def test_core_equals_a_plain_loop(
 def test_rewards_sum_to_the_gain_over_twap() -> None:
     orders = order_pairs(DATA, 24)
     rng = np.random.default_rng(0)
-    fills = PriceTaker(DATA, half_spread_bps=2.0)
-    core = StaticCore(DATA, fills=fills, fee_bps=3.0)
+    costs = Costs(half_spread_bps=2.0, fee_bps=3.0)
+    core = StaticCore(DATA, costs=costs)
     core.reset(orders)
     total = np.zeros(len(orders))
     while not core.done:
         core.step(rng.uniform(0, 0.3, len(orders)))
         total += core.reward
     own = core.record().net_price
-    twap = StaticCore(DATA, fills=fills, fee_bps=3.0).execute(
+    twap = StaticCore(DATA, costs=costs).execute(
         orders, ratios_from_weights(np.full((len(orders), 24), 1 / 24))
     )
     arrival = arrival_price(DATA, orders)
@@ -118,7 +119,7 @@ def test_rewards_sum_to_the_gain_over_twap() -> None:
 
 def test_nothing_traded_is_completed_at_the_last_price_and_pays_for_it() -> None:
     orders = order_pairs(DATA, 10)
-    core = StaticCore(DATA, fills=PriceTaker(DATA, half_spread_bps=5.0), fee_bps=5.0)
+    core = StaticCore(DATA, costs=Costs(half_spread_bps=5.0, fee_bps=5.0))
     record = core.execute(orders, np.zeros((len(orders), 10)))
     last = orders.gather(DATA.price)[:, -1]
     np.testing.assert_allclose(record.leftover, 1.0)

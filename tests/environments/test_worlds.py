@@ -15,6 +15,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import read_bars
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_core import StaticCore
@@ -36,6 +37,7 @@ DATA = synthetic_market(
 )
 SCALES = FeatureScales.fit(DATA)
 HORIZON = 12
+CHARGED = Costs(half_spread_bps=2.0, fee_bps=3.0)
 DECIDED = (
     "mid_before",
     "no_order_mid_before",
@@ -48,10 +50,7 @@ DECIDED = (
 
 
 def make(data: MarketData = DATA, **options) -> StaticWorld:
-    return StaticWorld(
-        data,
-        **{"horizon": HORIZON, "scales": SCALES, "half_spread_bps": 2.0, "fee_bps": 3.0} | options,
-    )
+    return StaticWorld(data, **{"horizon": HORIZON, "scales": SCALES, "costs": CHARGED} | options)
 
 
 def play(
@@ -103,7 +102,7 @@ def test_default_reward_of_twap_is_nothing_and_its_sum_is_the_gain_over_twap() -
     _, fields = play(world, episodes, twap(128))
     np.testing.assert_allclose(rewards(fields), 0.0, atol=3e-8)
     _, fields = play(world, episodes, rng.uniform(0, 0.4, (128, HORIZON)))
-    plain = StaticCore(DATA, fills=world.core.fills, fee_bps=3.0)
+    plain = StaticCore(DATA, costs=CHARGED)
     gain = world.record().net_price - plain.execute(episodes.orders, twap(128)).net_price
     paid = episodes.orders.side * gain / arrival_price(DATA, episodes.orders)
     news = fields["news"] * (fields["inventory_left"] - fields["twap_inventory_left"])
@@ -113,7 +112,7 @@ def test_default_reward_of_twap_is_nothing_and_its_sum_is_the_gain_over_twap() -
 def test_fields_say_what_the_bars_say() -> None:
     half_spread = 1e-4 * (1.0 + np.arange(len(DATA.grid)))
     data = replace(DATA, bid=DATA.close * (1.0 - half_spread), ask=DATA.close * (1.0 + half_spread))
-    world = make(data, half_spread_bps=0.0, fee_bps=0.0)
+    world = make(data, costs=FREE)
     episodes = world.draw(np.random.default_rng(3), 32)
     orders = episodes.orders
     _, fields = play(world, episodes, twap(32))
@@ -188,7 +187,7 @@ def test_nothing_up_to_a_step_depends_on_later_bars(step: int) -> None:
 
 def test_both_sides_of_a_pair_trade_the_same_window_and_mirror_each_other() -> None:
     dates = DATA.dates[1:3]
-    world = make(dates=dates, half_spread_bps=0.0, fee_bps=0.0)
+    world = make(dates=dates, costs=FREE)
     episodes = world.draw(np.random.default_rng(5), 40)
     orders, half = episodes.orders, 20
     for name in ("row", "start", "quantity"):
@@ -241,7 +240,7 @@ def test_same_seed_same_bytes() -> None:
         ({"starts": [len(DATA.grid)]}, "longer than the session"),
         ({"dates": [19000101]}, "no session"),
         ({"horizon": 10_000}, "longer than the session"),
-        ({"half_spread_bps": -1.0}, "half_spread_bps"),
+        ({"costs": Costs(fills="queue")}, "historical order book"),
     ],
 )
 def test_impossible_settings_are_refused_in_one_line(options: dict, what: str) -> None:
@@ -265,7 +264,7 @@ def test_odd_batches_foreign_horizons_and_steps_after_the_end_are_refused() -> N
 @settings(max_examples=25, deadline=None)
 @given(pairs=st.integers(3, 20), worlds=st.integers(1, 3), seed=st.integers(0, 2**31))
 def test_a_mixture_is_its_parts_side_by_side(pairs: int, worlds: int, seed: int) -> None:
-    parts = [make(fee_bps=5.0 * k) for k in range(worlds)]
+    parts = [make(costs=Costs(half_spread_bps=2.0, fee_bps=5.0 * k)) for k in range(worlds)]
     mixed, n = MixedWorld(parts), 2 * pairs
     rng = np.random.default_rng(seed)
     episodes, ratios = mixed.draw(rng, n), rng.uniform(0, 0.5, (n, HORIZON))
@@ -277,7 +276,7 @@ def test_a_mixture_is_its_parts_side_by_side(pairs: int, worlds: int, seed: int)
     np.testing.assert_array_equal(record.orders.row, orders.row)
     places = [np.r_[part, part + pairs] for part in np.array_split(np.arange(pairs), worlds)]
     for k, place in enumerate(places):
-        alone = make(fee_bps=5.0 * k)
+        alone = make(costs=Costs(half_spread_bps=2.0, fee_bps=5.0 * k))
         own_seen, own = play(alone, Episodes(orders.take(place)), ratios[place])
         np.testing.assert_array_equal(seen[:, place], own_seen)
         for name in FIELD_NAMES:

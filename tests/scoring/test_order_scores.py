@@ -10,7 +10,7 @@ import pytest
 from se_rl.baselines import schedules
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
-from se_rl.environments.fills import PriceTaker
+from se_rl.environments.costs import Costs
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import order_pairs
 from se_rl.scoring.checks import (
@@ -33,11 +33,8 @@ CORE = StaticCore(DATA)
 
 
 def score(name: str, weights: np.ndarray, **costs: float) -> Score:
-    core = StaticCore(
-        DATA,
-        fills=PriceTaker(DATA, half_spread_bps=costs.get("half", 0.0)),
-        fee_bps=costs.get("fee", 0.0),
-    )
+    charged = Costs(half_spread_bps=costs.get("half", 0.0), fee_bps=costs.get("fee", 0.0))
+    core = StaticCore(DATA, costs=charged)
     return Score(name, PANEL, core.execute(ORDERS, ratios_from_weights(weights)))
 
 

@@ -19,6 +19,7 @@ from se_rl.baselines.passive_grid import best_constant
 from se_rl.baselines.settings import LearnedConfig
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
+from se_rl.environments.costs import Costs
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import ExecutionRecord, Orders
@@ -119,8 +120,7 @@ def learned_on_history(
         data,
         horizon=orders.horizon,
         scales=scales,
-        half_spread_bps=half_spread_bps,
-        fee_bps=fee_bps,
+        costs=Costs(half_spread_bps=half_spread_bps, fee_bps=fee_bps),
     )
     world = make(dates=train_dates)
     fresh = make(table=world.table)

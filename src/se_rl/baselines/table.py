@@ -18,7 +18,7 @@ from se_rl.config import to_dict
 from se_rl.data.catalog import DataSet, load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
-from se_rl.environments.fills import PriceTaker, check_costs
+from se_rl.environments.costs import Costs
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import Orders, order_pairs
 from se_rl.scoring.checks import (
@@ -57,16 +57,13 @@ class BaselineTask:
 
     def __init__(self, config: BaselinesConfig, data: MarketData, orders: Orders) -> None:
         self.config, self.data, self.orders = config, data, orders
-        check_costs(
+        costs = Costs(
             half_spread_bps=config.half_spread_bps,
             fee_bps=config.fee_bps,
             max_participation=config.max_participation,
         )
         self.panel = Panel.of(data, orders, benchmark=config.benchmark)
-        fills = PriceTaker(
-            data, half_spread_bps=config.half_spread_bps, max_participation=config.max_participation
-        )
-        self._core = StaticCore(data, fills=fills, fee_bps=config.fee_bps)
+        self._core = StaticCore(data, costs=costs)
 
     def score(self, name: str, weights: schedules.Array) -> Score:
         """Execute planned shares [order, step]."""

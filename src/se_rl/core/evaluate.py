@@ -14,6 +14,7 @@ from se_rl.config import ConfigError, to_dict
 from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
+from se_rl.environments.costs import Costs
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.modules.defaults import Modules
@@ -53,8 +54,7 @@ def evaluate_policy(
             trial.data,
             horizon=trial.orders.horizon,
             scales=scales,
-            half_spread_bps=config.half_spread_bps,
-            fee_bps=config.fee_bps,
+            costs=Costs(half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps),
         )
         say(f"executing {len(trial.orders):,} orders with {path.name}")
         seats = seats_of(trial.orders, facts["shape"]["agents"], sessions=len(trial.data.dates))

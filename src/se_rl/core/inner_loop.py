@@ -225,10 +225,7 @@ class _Ground:
             log_probs[t] = policy.log_prob(mean, outputs[t])
             observation = self._step(torch.sigmoid(outputs[t]).double().numpy())
             rewards[t] = torch.from_numpy(self.env.core.reward)
-        void = getattr(
-            self.env.core, "broken", np.zeros(n, np.bool_)
-        )  # a replay has nothing that breaks
-        kept = torch.from_numpy(~void)
+        kept = torch.from_numpy(~self.env.core.broken)
         return Rollout(
             observations, outputs, log_probs, values, torch.zeros((0, steps, n)), (), kept
         ), rewards

@@ -1,62 +1,74 @@
-"""The static world: thousands of parent orders executed at once on replayed history, no market impact.
+"""The engine of the static world: parent orders executed on replayed history, no market impact.
 
-One step is one bar for every order: the fill model fills, `_settle` books, and the next observation is copied from the
-table of public fields. Nothing here is Python per order.
+One step is one bar for every order: the fill model fills, `_settle` books, and the next observation
+is copied from the table of public fields. Nothing here is Python per order. `static_world.py` and
+the Gymnasium environments run on this engine and book nothing themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from se_rl.data.features import OBSERVATION_FIELDS, PUBLIC_FIELDS, TURNED_FIELD, TURNED_SIGN
+from se_rl.data.features import OBSERVATION_FIELDS, OBSERVATION_PLACE, TURNED_FIELD, TURNED_SIGN
 from se_rl.data.market_data import MarketData
-from se_rl.environments.fills import FillModel, PriceTaker, flat
-from se_rl.environments.task import ExecutionRecord, Orders, arrival_price
+from se_rl.environments.costs import FREE, Costs
+from se_rl.environments.fill_model import FillModel, StepFills
+from se_rl.environments.fills import fill_model, flat
+from se_rl.environments.task import ExecutionRecord, Orders, WindowBenchmarks, arrival_price
 
 Array = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
 Observation = npt.NDArray[np.float32]
+
+_TIME_LEFT = OBSERVATION_PLACE["time_left"]
+_INVENTORY_LEFT = OBSERVATION_PLACE["inventory_left"]
 
 
 class StaticCore:
-    """Batched replay of history. `observations=None` leaves the public fields 0, for schedules that need none."""
+    """Batched replay of history under `costs`; `fills` replaces the fill model that they name.
+
+    `observations=None` leaves the public fields 0, for schedules that need none. After a step,
+    `fills` has what was filled in the bar, `remaining` what is left, and `reward` the gain over
+    TWAP's slice.
+    """
 
     def __init__(
         self,
         data: MarketData,
         *,
+        costs: Costs = FREE,
         fills: FillModel | None = None,
-        fee_bps: float = 0.0,
         observations: Observation | None = None,
     ) -> None:
         self.data = data
-        self.fills: FillModel = fills or PriceTaker(data)
-        self._fee = fee_bps * 1e-4
-        self._price = flat(data.price)
-        rows, bars = self._price.shape
-        self._table = (
-            observations if observations is not None else np.zeros((rows, bars + 1, 0), np.float32)
-        )
-        self._touch = {
-            side: flat(_quote_or_close(data, quote))
-            for side, quote in ((1, data.ask), (-1, data.bid))
-        }
+        self.model = fill_model(costs, data) if fills is None else fills
+        self.fee = costs.fee
+        self.price = flat(data.price)  # [row, bar]
+        rows, bars = self.price.shape
+        if observations is None:
+            observations = np.zeros((rows, bars + 1, 0), np.float32)
+        self._table = observations
 
     def reset(self, orders: Orders) -> Observation:
-        """Start these orders; returns their first observation (the array is reused by every later step)."""
+        """Start these orders; the first observation, an array that later steps reuse."""
         n = len(orders)
-        self.orders, self.step_index = orders, 0
-        self.remaining = orders.quantity.copy()
+        self.orders = orders
+        self.step_index = 0
         self.arrival = arrival_price(self.data, orders)
-        self.observation = np.zeros((n, len(OBSERVATION_FIELDS)), np.float32)
-        self.reward, self.leftover = np.zeros(n), np.zeros(n)
-        self.shares, self._cash, self._cost = np.zeros(n), np.zeros(n), np.zeros(n)
-        self._gross, self._paid = np.zeros(n), np.zeros(n)
+        self.remaining = orders.quantity.copy()
+        self.leftover = np.zeros(n)
+        self.reward = np.zeros(n)
+        self.fills = StepFills.empty(n)
+        self._gross = np.zeros(n)
+        self._paid = np.zeros(n)
         self._no_limit = np.full(n, np.nan)
         self._bar = orders.start.copy()
+        self.observation = np.zeros((n, len(OBSERVATION_FIELDS)), np.float32)
         self._observe()
         return self.observation
 
@@ -65,36 +77,42 @@ class StaticCore:
         """All orders of the batch end together: they share one horizon."""
         return self.step_index >= self.orders.horizon
 
+    @property
+    def broken(self) -> Bool:
+        """Nothing breaks on history."""
+        return np.zeros(len(self.orders), np.bool_)
+
+    @property
+    def shares(self) -> Array:
+        """Shares filled in the last step, before any forced completion."""
+        return self.fills.shares
+
     def touch(self) -> Array:
-        """The own-side best price known now (ask for a sell, bid for a buy); without quotes the last close."""
+        """The own-side best price known now: ask for a sell, bid for a buy, else the last close."""
+        ask, bid = self._touches
         last = np.maximum(self._bar - 1, 0)
-        sell, buy = self._touch[1][self.orders.row, last], self._touch[-1][self.orders.row, last]
-        opening = self._bar == 0
-        return np.where(opening, self.arrival, np.where(self.orders.side > 0, sell, buy))
+        row = self.orders.row
+        known = np.where(self.orders.side > 0, ask[row, last], bid[row, last])
+        return np.where(self._bar == 0, self.arrival, known)
 
     def step(self, ratio: Array, limit: Array | None = None) -> Observation:
-        """Trade `ratio` in [0, 1] of each remaining inventory in this bar (at `limit` where given) and move on."""
+        """Trade `ratio` in [0, 1] of each remaining inventory in this bar, at `limit` if given."""
+        orders = self.orders
         limits = self._no_limit if limit is None else limit
         want = np.clip(ratio, 0.0, 1.0) * self.remaining
-        orders = self.orders
-        self.fills.fill(
-            orders.row, self._bar, orders.side, want, limits, self.shares, self._cash, self._cost
-        )
-        last = self.step_index == orders.horizon - 1
+        self.model.fill(orders, self._bar, want=want, limit=limits, out=self.fills)
         _settle(
-            self._price,
+            self.price,
             orders.row,
             self._bar,
             orders.side,
             orders.quantity,
             orders.horizon,
             self.arrival,
-            self.fills.half_spread,
-            self._fee,
-            last,
-            self.shares,
-            self._cash,
-            self._cost,
+            self.model.half_spread,
+            self.fee,
+            self.step_index == orders.horizon - 1,
+            self.fills,
             self.remaining,
             self._gross,
             self._paid,
@@ -113,10 +131,14 @@ class StaticCore:
         kept = np.empty((len(orders), 0)) if fills is None else fills
         return ExecutionRecord(orders, gross, net, self.leftover / orders.quantity, kept)
 
+    def benchmarks(self) -> WindowBenchmarks:
+        """VWAP and TWAP of the windows and the arrival price."""
+        return WindowBenchmarks.of(self.data, self.orders)
+
     def execute(
         self, orders: Orders, ratios: Array | Callable[[StaticCore], Array]
     ) -> ExecutionRecord:
-        """Run whole orders: `ratios` [order, step], or a function of the core that gives the next step's ratios."""
+        """Run whole orders: `ratios` [order, step], or a function that gives the next step's."""
         self.reset(orders)
         fills = np.empty((len(orders), orders.horizon))
         while not self.done:
@@ -124,6 +146,12 @@ class StaticCore:
             self.step(ratios(self) if callable(ratios) else ratios[:, step])
             fills[:, step] = self.shares
         return self.record(fills / orders.quantity[:, None])
+
+    @cached_property
+    def _touches(self) -> tuple[Array, Array]:
+        """Ask and bid at each bar's end [row, bar], the close where there is no quote."""
+        ask = flat(_quote_or_close(self.data, self.data.ask))
+        return ask, flat(_quote_or_close(self.data, self.data.bid))
 
     def _observe(self) -> None:
         orders = self.orders
@@ -136,9 +164,11 @@ class StaticCore:
             orders.horizon,
             orders.quantity,
             self.remaining,
-            self._bar,
             TURNED_FIELD,
             TURNED_SIGN,
+            _TIME_LEFT,
+            _INVENTORY_LEFT,
+            self._bar,
             self.observation,
         )
 
@@ -149,7 +179,10 @@ def _quote_or_close(data: MarketData, quote: Array | None) -> Array:
 
 
 def ratios_from_weights(weights: Array) -> Array:
-    """Planned shares per step [order, step] as ratios of what is left, so that any schedule fits the `ratio` action."""
+    """Planned shares per step [order, step] as ratios of what is left.
+
+    So any schedule fits the `ratio` action.
+    """
     left = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1]
     return np.divide(weights, left, out=np.ones_like(weights), where=left > 1e-12)
 
@@ -166,26 +199,25 @@ def _settle(  # type: ignore[no-untyped-def]
     half_spread,
     fee,
     last,
-    shares,
-    cash,
-    cost,
+    fills,
     remaining,
     gross,
     paid,
     leftover,
     reward,
 ):
-    """Book the step's fills; in the last step complete the rest at the bar price, half-spread and fee paid.
+    """Book the step's fills; in the last step complete the rest at the bar price.
 
-    The reward is the step's gain over TWAP's slice in bps of the arrival price: summed over an episode it is the PA
-    against arrival minus TWAP's, on the same prices and at the same costs.
+    The completion pays half-spread and fee. The reward is the step's gain over TWAP's slice in bps
+    of the arrival price: summed over an episode it is the PA against arrival minus TWAP's, on the
+    same prices and at the same costs.
     """
     for i in range(row.shape[0]):
         bar_price = price[row[i], bar[i]]
-        filled = min(shares[i], remaining[i])
+        filled = min(fills.shares[i], remaining[i])
         rest = remaining[i] - filled
-        money = cash[i]
-        expense = cost[i] + fee * cash[i]
+        money = fills.cash[i]
+        expense = fills.cost[i] + fee * money
         if last:
             leftover[i] = rest if rest > 1e-9 * quantity[i] else 0.0
             money += rest * bar_price
@@ -195,6 +227,7 @@ def _settle(  # type: ignore[no-untyped-def]
         remaining[i] = rest
         gross[i] += money
         paid[i] += expense
+        # own = (net cash) / (Q P_arrival) - filled / Q;  twap = (net bar price / P_arrival - 1) / T
         own = (money - side[i] * expense) / (quantity[i] * arrival[i]) - filled / quantity[i]
         twap = (bar_price * (1.0 - side[i] * (half_spread + fee)) / arrival[i] - 1.0) / horizon
         reward[i] = 1e4 * side[i] * (own - twap)
@@ -210,24 +243,25 @@ def _copy_observation(  # type: ignore[no-untyped-def]
     horizon,
     quantity,
     remaining,
-    bar,
     turned_field,
     turned_sign,
+    time_place,
+    inventory_place,
+    bar,
     observation,
 ):
-    fields = table.shape[2]
+    """Each order's public fields at its next bar, turned for a buyer, and its private ones.
+
+    Writes `bar` too. Positions are arguments and not globals: a cached kernel would keep old ones.
+    """
     time_left = (horizon - step) / horizon
-    width = observation.shape[1]
     for i in range(row.shape[0]):
         bar[i] = start[i] + step
         if side[i] > 0:
-            for k in range(fields):
+            for k in range(table.shape[2]):
                 observation[i, k] = table[row[i], bar[i], k]
         else:
-            for k in range(fields):
+            for k in range(table.shape[2]):
                 observation[i, k] = turned_sign[k] * table[row[i], bar[i], turned_field[k]]
-        observation[i, width - 2] = time_left
-        observation[i, width - 1] = remaining[i] / quantity[i]
-
-
-assert len(OBSERVATION_FIELDS) == len(PUBLIC_FIELDS) + 2
+        observation[i, time_place] = time_left
+        observation[i, inventory_place] = remaining[i] / quantity[i]

@@ -6,6 +6,7 @@ of `REWARD_FIELDS`. `static_world.py` replays history, `dynamic_world.py` simula
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -25,10 +26,10 @@ Observation = npt.NDArray[np.float32]
 
 FIELD_NAMES = tuple(REWARD_FIELDS)
 """The rows of the array that a step fills."""
-LOWEST, HIGHEST = (
-    np.array([getattr(f, end) for f in REWARD_FIELDS.values()], np.float32)
-    for end in ("low", "high")
-)
+FIELD_PLACE = namedtuple("FIELD_PLACE", FIELD_NAMES)(*range(len(FIELD_NAMES)))
+"""The row of each field, by name: `fields[FIELD_PLACE.fill_price]`."""
+LOWEST = np.array([field.low for field in REWARD_FIELDS.values()], np.float32)
+HIGHEST = np.array([field.high for field in REWARD_FIELDS.values()], np.float32)
 QUANTITY = 10_000.0
 """Shares of a drawn parent order; no world's outcome depends on it."""
 
