@@ -97,9 +97,7 @@ class OrderSource:
         quantity = np.full(n, config.initial_inventory)
         return Orders(row, first, sign.astype(np.int8), quantity, config.total_time)
 
-    def _starts(
-        self, rng: np.random.Generator, n: int, start: int | None
-    ) -> npt.NDArray[np.int64]:
+    def _starts(self, rng: np.random.Generator, n: int, start: int | None) -> npt.NDArray[np.int64]:
         """The orders' first bars: drawn where `start` is None, refused where they do not fit."""
         if start is None:
             return rng.integers(self._latest_start + 1, size=n)
