@@ -11,7 +11,7 @@ from typing import Any, cast
 from se_rl.llm.backends import Designer, Proposal, Request
 from se_rl.llm.extraction import extract, normal_form
 from se_rl.llm.generator import Attempt, DesignGenerator, Mode, Validator, open_designer
-from se_rl.modules.contracts import CODE_TYPES
+from se_rl.modules.kinds import KINDS
 from se_rl_benchmarks.timing import Measurement, Say, silent
 
 PORTION = 32
@@ -60,7 +60,7 @@ def bench_llm(
     model: str | Designer = "smollm2",
     *,
     n: int = 32,
-    modules: Sequence[str] = CODE_TYPES,
+    modules: Sequence[str] = tuple(KINDS),
     seconds: float = float("inf"),
     tries: int = 3,
     mode: Mode = "auto",

@@ -26,7 +26,7 @@ import torch
 from se_rl.commands.runs import ABLATIONS, INTERRUPTED, seeds_spelling, settings_of
 from se_rl.config import dump_yaml
 from se_rl.main import build_parser, main
-from se_rl.modules.contracts import CONTRACTS
+from se_rl.modules.kinds import KINDS
 from se_rl.records.archive import Archive
 from se_rl.records.results import OURS, STRONG
 from se_rl.records.settings import MULTI, preset
@@ -215,7 +215,7 @@ def copy(home: Path, several: Said, tmp_path: Path) -> Path:
 def test_modules_by_hand_are_placed_among_the_designs(copy: Path, tmp_path: Path) -> None:
     words: list[str | Path] = []
     for name in MULTI:
-        (tmp_path / f"{name}.py").write_text(CONTRACTS[name].examples[0])
+        (tmp_path / f"{name}.py").write_text(KINDS[name].contract.examples[0])
         words += [f"--{name}", tmp_path / f"{name}.py"]
     said = call("score", copy, *words, "--json")
     found = json.loads(said.out)

@@ -27,7 +27,7 @@ _PUBLIC = {
     "BaselinesConfig": "se_rl.baselines.settings",
     "run_baselines": "se_rl.baselines.table",
     "REWARD_FIELDS": "se_rl.modules.contracts",
-    "PROFILE_RANGES": "se_rl.modules.contracts",
+    "PROFILE_RANGES": "se_rl.market.profile",
     "Modules": "se_rl.modules.defaults",
     "TrainConfig": "se_rl.rl.trainer",
     "train": "se_rl.rl.trainer",

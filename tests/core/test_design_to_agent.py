@@ -9,7 +9,7 @@ from se_rl.data.cache import cache_folder
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.static_world import StaticWorld
 from se_rl.llm.generator import DesignGenerator, open_designer
-from se_rl.modules.contracts import CODE_TYPES
+from se_rl.modules.kinds import KINDS
 from se_rl.rl.sandboxed_training import SandboxedTrainer
 from se_rl.rl.trainer import TrainConfig
 from se_rl.rl.training_worlds import TrainingWorldsConfig
@@ -24,7 +24,7 @@ MODEL = cache_folder() / "models" / "smollm2"  # asked for before tests get a pr
 def test_every_module_goes_from_prompt_to_agent() -> None:
     generator = DesignGenerator(open_designer(str(MODEL)))
     design = {}
-    for code_type in CODE_TYPES:
+    for code_type in KINDS:
         attempt = generator.generate(code_type, 1, seed=7)[0]
         assert attempt.is_valid and attempt.source, attempt.faults
         design[code_type] = attempt.source

@@ -25,7 +25,7 @@ from se_rl.llm.backends import Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, anonymous, build_prompt, default_micro, module_text
-from se_rl.modules.default_sources import default_source
+from se_rl.modules.kinds import KINDS
 from se_rl.modules.static_check import check_source
 from se_rl.records.entries import DEFAULT, Candidate, Instruction, design_id, sha256
 from se_rl.records.settings import MULTI
@@ -101,7 +101,7 @@ def test_a_rewrite_shows_its_parent_once_however_much_was_tried() -> None:
 def test_a_default_parent_is_shown_as_its_source_and_default_words_are_used() -> None:
     bare = plan("tweak", parent_sources={}, macro=None, micro=None)
     words = prompt_words(bare)
-    assert words["parent"].source == default_source("reward") == bare.shown
+    assert words["parent"].source == KINDS["reward"].default_source == bare.shown
     assert words["macro"] is None and words["micro"] == default_micro("reward")
 
 

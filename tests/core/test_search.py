@@ -27,8 +27,7 @@ from se_rl.llm.backends import Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.llm.ledger import Ledger
 from se_rl.llm.prompts import default_micro
-from se_rl.modules.contracts import CONTRACTS
-from se_rl.modules.grammar import grammar
+from se_rl.modules.kinds import KINDS
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation, ModelCall, design_id
 from se_rl.records.settings import RunConfig, preset
@@ -76,8 +75,8 @@ class Script:
     def _module(self, request: Request) -> str | None:
         words = request.messages[-1]["content"]
         for name in TEXTS:
-            if request.grammar == grammar(name) or (
-                not request.grammar and f"`{CONTRACTS[name].signature}`" in words
+            if request.grammar == KINDS[name].lark_grammar or (
+                not request.grammar and f"`{KINDS[name].contract.signature}`" in words
             ):
                 return name
         return None
@@ -529,7 +528,7 @@ def test_what_ablations_leave_out(start: Start) -> None:
     asked = [
         r.messages[-1]["content"]
         for r in without_words.script.asked
-        if r.grammar == grammar("reward")
+        if r.grammar == KINDS["reward"].lark_grammar
     ]
     assert asked and all(default_micro("reward") in words for words in asked)
     without_weights = start(Learner(), at="b", lle=False)

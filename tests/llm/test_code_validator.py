@@ -16,7 +16,7 @@ import pytest
 from se_rl.environments.worlds import FIELD_NAMES, HIGHEST, LOWEST
 from se_rl.llm import code_validator
 from se_rl.llm.code_validator import CodeValidator, ValidationResult, recorded_steps, shared_sandbox
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
+from se_rl.modules.kinds import KINDS
 from se_rl.sandbox.calls import Result
 from se_rl.sandbox.server import Sandbox
 
@@ -232,5 +232,5 @@ def test_the_same_seed_records_the_same_steps() -> None:
 
 
 def test_examples_of_all_contracts_pass() -> None:
-    for code_type in CODE_TYPES:
-        assert CodeValidator().validate(CONTRACTS[code_type].examples[0], code_type).is_valid
+    for code_type in KINDS:
+        assert CodeValidator().validate(KINDS[code_type].contract.examples[0], code_type).is_valid

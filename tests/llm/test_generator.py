@@ -22,13 +22,12 @@ from se_rl.llm.generator import (
     open_designer,
 )
 from se_rl.llm.ledger import Failure
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
-from se_rl.modules.grammar import GRAMMAR_BYTES, grammar, random_design
+from se_rl.modules.kinds import KINDS
 from se_rl.modules.static_check import check_source
 from se_rl_benchmarks.bench_llm import bench_llm
 
 REAL_CACHE = cache_folder()  # the user's own, asked for before tests get a private cache
-GOOD = CONTRACTS["reward"].examples[0]
+GOOD = KINDS["reward"].contract.examples[0]
 BAD = GOOD.replace("step.news", "step.nwes")
 
 
@@ -159,16 +158,16 @@ def test_a_missing_lock_is_not_held_against_the_model() -> None:
 def test_local_models_write_under_the_grammar_and_repeats_are_drawn_again() -> None:
     def answer(request: Request, i: int) -> str:
         heat = request.temperature
-        return random_design(
-            "network", np.random.default_rng([request.seed, i if heat > 1.0 else i // 4])
+        return KINDS["network"].random_source(
+            np.random.default_rng([request.seed, i if heat > 1.0 else i // 4])
         )
 
     designer, validator = Local(answer), StaticStage()
     attempts = DesignGenerator(designer, validator).generate("network", 8)
     assert len({a.source for a in attempts}) == 8 and all(a.is_valid for a in attempts)
     assert (
-        designer.asked[0].grammar == grammar("network")
-        and designer.asked[0].max_tokens == GRAMMAR_BYTES["network"]
+        designer.asked[0].grammar == KINDS["network"].lark_grammar
+        and designer.asked[0].max_tokens == KINDS["network"].most_bytes
     )
     assert [request.temperature for request in designer.asked] == [1.0, 1.5]
     assert len(validator.seen) == 8
@@ -200,8 +199,8 @@ def test_the_mode_can_be_chosen() -> None:
 def test_component_calls_return_source() -> None:
     def answer(request: Request, i: int) -> str:
         asked = request.messages[1]["content"]
-        (code_type,) = [name for name in CODE_TYPES if CONTRACTS[name].task in asked]
-        return _fenced("def nothing(): ...\n" if i == 0 else CONTRACTS[code_type].examples[1])
+        (code_type,) = [name for name in KINDS if KINDS[name].contract.task in asked]
+        return _fenced("def nothing(): ...\n" if i == 0 else KINDS[code_type].contract.examples[1])
 
     make = LLMComponentGenerator(Scripted(answer), StaticStage(), tries=0, candidates=2)
     calls = {
@@ -211,9 +210,9 @@ def test_component_calls_return_source() -> None:
         "profiling": make.generate_agent_profile,
         "imagination": make.generate_imagination_module,
     }
-    assert set(calls) == set(CODE_TYPES)
+    assert set(calls) == set(KINDS)
     for code_type, call in calls.items():
-        assert call("Be bold.", seed=3) == CONTRACTS[code_type].examples[1]
+        assert call("Be bold.", seed=3) == KINDS[code_type].contract.examples[1]
 
 
 def test_a_component_that_never_comes_raises_with_the_reasons() -> None:
@@ -234,7 +233,7 @@ def test_models_are_opened_by_name() -> None:
 
 
 def test_a_design_passes_the_real_validator() -> None:
-    sources = {c: random_design(c, np.random.default_rng(1)) for c in ("reward", "profiling")}
+    sources = {c: KINDS[c].random_source(np.random.default_rng(1)) for c in ("reward", "profiling")}
     for code_type, source in sources.items():
         designer = Local(lambda request, i, source=source: source)
         (attempt,) = DesignGenerator(designer, CodeValidator()).generate(code_type)

@@ -46,8 +46,8 @@ from se_rl.llm.instruction_grammar import (
 )
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.prompts import HIDDEN, anonymous, build_prompt, default_macro, default_micro
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS, PROFILE_RANGES, MarketProfile
-from se_rl.modules.grammar import random_design
+from se_rl.market.profile import PROFILE_RANGES, MarketProfile
+from se_rl.modules.kinds import KINDS as MODULE_KINDS
 from se_rl.records.entries import DEFAULT, Instruction, key_of
 
 REAL_CACHE = cache_folder()  # the user's own, asked for before tests get a private cache
@@ -79,7 +79,7 @@ def test_it_starts_with_the_defaults() -> None:
     rows = InstructionPopulation().rows()
     assert [(row["kind"], row["text"]) for row in rows] == [
         (MACRO, default_macro()),
-        *((name, default_micro(name)) for name in CODE_TYPES),
+        *((name, default_micro(name)) for name in MODULE_KINDS),
     ]
     assert all(
         row["id"] == key_of(row["kind"], row["text"])[:12] and row["credit"] == row["uses"] == 0
@@ -304,7 +304,7 @@ def test_history_has_the_best_and_the_worst_and_nothing_twice(
 def test_the_best_is_never_forgotten_and_the_oldest_goes_first() -> None:
     buffer = PerformanceBuffer(5)
     buffer.add(tried(0, 9.0))
-    buffer.add(Tried("n", "network", CONTRACTS["network"].examples[0], -3.0))
+    buffer.add(Tried("n", "network", MODULE_KINDS["network"].contract.examples[0], -3.0))
     for i in range(1, 30):
         buffer.add(tried(i, 0.0))
     assert (
@@ -390,11 +390,11 @@ def test_samples_parse_and_stay_as_they_are(kind: str) -> None:
     assert len(set(samples)) > 40 and not accepts(lark, samples[0] + " Sell everything.")
 
 
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", MODULE_KINDS)
 def test_what_is_advised_can_be_written(code_type: str) -> None:
     """Every number after "to" or "width" stands in some module of the grammar."""
     rng = np.random.default_rng(7)
-    written = "\n".join(random_design(code_type, rng) for _ in range(1500))
+    written = "\n".join(MODULE_KINDS[code_type].random_source(rng) for _ in range(1500))
     numbers = set(re.findall(r"\d+(?:\.\d+)?", written))
     values = [
         text
@@ -519,10 +519,21 @@ def kit(seed: int = 0, *, modules: Sequence[str] = ("reward", "network")) -> Hig
     for i in range(6):
         for name in modules:
             buffer.add(
-                Tried(f"{name}{i}", name, random_design(name, rng), i / 10, gain=(i - 3) / 10)
+                Tried(
+                    f"{name}{i}",
+                    name,
+                    MODULE_KINDS[name].random_source(rng),
+                    i / 10,
+                    gain=(i - 3) / 10,
+                )
             )
     buffer.add(
-        Tried("bad", modules[0], random_design(modules[0], rng), reason="training: the loss is NaN")
+        Tried(
+            "bad",
+            modules[0],
+            MODULE_KINDS[modules[0]].random_source(rng),
+            reason="training: the loss is NaN",
+        )
     )
     return HighLevelEnhancement(InstructionPopulation(), buffer, seed=seed)
 

@@ -14,7 +14,7 @@ from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.llm.backends import LlmError
 from se_rl.llm.imagination import ImaginationConfig, LLM4Imagine
-from se_rl.modules.contracts import CONTRACTS
+from se_rl.modules.kinds import KINDS
 
 MIRROR = """def imagine(bars, generator):
     start = bars[:, :1, :1]
@@ -127,7 +127,7 @@ def test_the_interface_is_asked_once_for_a_design() -> None:
 
         def generate_imagination_module(self) -> str:
             self.asked += 1
-            return CONTRACTS["imagination"].examples[0]
+            return KINDS["imagination"].contract.examples[0]
 
     interface = Interface()
     imagine = LLM4Imagine(ImaginationConfig(0.5, scenario_length=20), interface)
@@ -135,7 +135,7 @@ def test_the_interface_is_asked_once_for_a_design() -> None:
     for _ in range(2):
         batch, _ = imagine.get_mixed_batch(_bars(), 4)
         assert (~_is_real(batch, _bars())).sum() == 2
-    assert interface.asked == 1 and imagine.source == CONTRACTS["imagination"].examples[0]
+    assert interface.asked == 1 and imagine.source == KINDS["imagination"].contract.examples[0]
     with pytest.raises(LlmError, match="se-rl llm pull smollm2"):
         LLM4Imagine(None, "smollm2").get_mixed_batch(_bars(), 4)
 

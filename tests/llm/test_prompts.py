@@ -23,13 +23,12 @@ from se_rl.llm.prompts import (
     module_text,
     repair_prompt,
 )
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
-from se_rl.modules.grammar import random_design
+from se_rl.modules.kinds import KINDS
 
 REAL_SMOLLM2 = (
     cache_folder() / "models" / "smollm2"
 )  # the user's own, asked for before tests get a private cache
-REWARD = CONTRACTS["reward"].examples[0]
+REWARD = KINDS["reward"].contract.examples[0]
 SYMBOLS = st.one_of(
     st.from_regex(r"[A-Z]{3,5}", fullmatch=True),
     st.from_regex(r"[A-Z]{2,4}[.-][A-Z]", fullmatch=True),
@@ -60,8 +59,11 @@ WORDS = [
 ]
 PROSE = st.lists(st.sampled_from(WORDS)).map(" ".join)
 DESIGNS = st.builds(
-    lambda code_type, seed: (code_type, random_design(code_type, np.random.default_rng(seed))),
-    st.sampled_from(CODE_TYPES),
+    lambda code_type, seed: (
+        code_type,
+        KINDS[code_type].random_source(np.random.default_rng(seed)),
+    ),
+    st.sampled_from(list(KINDS)),
     st.integers(0, 2**32 - 1),
 )
 
@@ -70,9 +72,9 @@ def _all(code_type: str = "reward", **prompt: object) -> str:
     return "\n".join(message["content"] for message in build_prompt(code_type, **prompt))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", KINDS)
 def test_a_prompt_states_the_whole_contract(code_type: str) -> None:
-    contract = CONTRACTS[code_type]
+    contract = KINDS[code_type].contract
     text = _all(code_type)
     for part in (contract.task, contract.signature, *contract.rules, *contract.glossary):
         assert part in text
@@ -130,7 +132,7 @@ def test_a_repair_shows_the_answer_and_the_reason() -> None:
 
 
 def test_the_short_form_is_short() -> None:
-    for code_type in CODE_TYPES:
+    for code_type in KINDS:
         assert len(_all(code_type, constrained=True)) < 1100  # about 3.7 characters a token
         assert (
             "import"
@@ -145,7 +147,7 @@ def test_the_short_form_has_at_most_350_tokens() -> None:
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(REAL_SMOLLM2 / "tokenizer.json"))
-    for code_type in CODE_TYPES:
+    for code_type in KINDS:
         chat = build_prompt(code_type, constrained=True)
         frame = 16  # what the chat template puts around two messages
         assert sum(len(tokenizer.encode(message["content"])) for message in chat) + frame <= 350

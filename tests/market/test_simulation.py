@@ -25,7 +25,7 @@ from se_rl.market.participants import (
 )
 from se_rl.market.profile import FIXED, PROFILE_RANGES, MarketProfile
 from se_rl.market.simulation import FAMILY, START_TICKS, Markets, stream_seeds
-from se_rl.modules import contracts
+from se_rl.modules.kinds import profiling
 
 
 def same(one: Markets, two: Markets) -> bool:
@@ -251,7 +251,7 @@ def test_every_number_of_a_profile_has_a_range_that_is_kept(name: str) -> None:
 
 
 def test_contracts_state_the_same_ranges() -> None:
-    assert contracts.PROFILE_RANGES is PROFILE_RANGES
+    assert profiling.PROFILE_RANGES is PROFILE_RANGES
     assert set(asdict(MarketProfile())) == set(PROFILE_RANGES)
 
 

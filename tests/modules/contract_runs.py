@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from se_rl.data.features import OBSERVATION_FIELDS
+from se_rl.market.profile import MarketProfile
 from se_rl.modules.contracts import (
     LIMITS,
     NETWORK_CONSTANTS,
-    OBSERVATION_FIELDS,
     REWARD_FIELDS,
-    MarketProfile,
 )
 
 OBS, AGENTS = len(OBSERVATION_FIELDS), 3

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from contract_runs import RUNS
 
+from se_rl.market.profile import PROFILE_RANGES
 from se_rl.modules.contracts import (
-    CODE_TYPES,
-    CONTRACTS,
     NETWORK_CONSTANTS,
-    PROFILE_RANGES,
     REWARD_FIELDS,
 )
 from se_rl.modules.contracts_page import contracts_page
+from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_module
 from se_rl.modules.static_check import check_source
 
@@ -22,9 +21,9 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "contracts.md"
 
 
 @pytest.mark.parametrize("number", [0, 1])
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", KINDS)
 def test_examples_are_good(code_type: str, number: int) -> None:
-    example = CONTRACTS[code_type].examples[number]
+    example = KINDS[code_type].contract.examples[number]
     assert check_source(example, code_type) is None
     RUNS[code_type](load_module(example, code_type))
 
@@ -35,7 +34,7 @@ def test_glossaries_name_everything() -> None:
         ("network", NETWORK_CONSTANTS),
         ("profiling", PROFILE_RANGES),
     ):
-        text = "\n".join(CONTRACTS[code_type].glossary)
+        text = "\n".join(KINDS[code_type].contract.glossary)
         assert all(name in text for name in names)
 
 

@@ -12,15 +12,10 @@ import torch
 from contract_runs import RUNS, random_step
 from llguidance import LLMatcher, LLTokenizer
 
+from se_rl.market.profile import PROFILE_RANGES
 from se_rl.modules import defaults
-from se_rl.modules.contracts import CODE_TYPES, NETWORK_CONSTANTS, PROFILE_RANGES
-from se_rl.modules.grammar import (
-    GRAMMAR_BYTES,
-    GRAMMAR_TOKENS,
-    PRODUCTIONS,
-    grammar,
-    random_design,
-)
+from se_rl.modules.contracts import NETWORK_CONSTANTS
+from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_module
 from se_rl.modules.static_check import check_source
 
@@ -56,39 +51,39 @@ def accepts(lark: str, source: str) -> bool:
     return matcher.consume_tokens(BYTES.tokenize_str(source)) and matcher.is_accepting()
 
 
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", KINDS)
 def test_constrained_samples_work_and_differ(code_type: str) -> None:
-    rng, lark = np.random.default_rng(5), grammar(code_type)
+    rng, lark = np.random.default_rng(5), KINDS[code_type].lark_grammar
     samples = [constrained_sample(lark, rng) for _ in range(SAMPLES)]
     for source, free in samples:
         assert check_source(source, code_type) is None
-        assert len(source) <= GRAMMAR_BYTES[code_type] and free <= GRAMMAR_TOKENS[code_type]
+        assert len(source) <= KINDS[code_type].most_bytes and free <= KINDS[code_type].most_tokens
         RUNS[code_type](load_module(source, code_type))
     assert len({source for source, _ in samples}) >= 0.8 * SAMPLES
 
 
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", KINDS)
 def test_random_designs_work_differ_and_belong_to_the_grammar(code_type: str) -> None:
-    rng, lark = np.random.default_rng(6), grammar(code_type)
-    samples = [random_design(code_type, rng) for _ in range(SAMPLES)]
+    rng, lark = np.random.default_rng(6), KINDS[code_type].lark_grammar
+    samples = [KINDS[code_type].random_source(rng) for _ in range(SAMPLES)]
     for source in samples:
         assert check_source(source, code_type) is None
         RUNS[code_type](load_module(source, code_type))
         assert accepts(lark, source)
     assert len(set(samples)) >= 0.8 * SAMPLES
     assert samples[:5] == [
-        random_design(code_type, r) for r in [np.random.default_rng(6)] for _ in range(5)
+        KINDS[code_type].random_source(r) for r in [np.random.default_rng(6)] for _ in range(5)
     ]
 
 
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", KINDS)
 def test_budgets(code_type: str) -> None:
-    assert GRAMMAR_TOKENS[code_type] <= 200
+    assert KINDS[code_type].most_tokens <= 200
 
 
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", KINDS)
 def test_rules_are_all_used_and_end(code_type: str) -> None:
-    rules = PRODUCTIONS[code_type]
+    rules = KINDS[code_type].rules
     used = {
         name for texts in rules.values() for text in texts for name in re.findall(r"<(\w+)>", text)
     }
@@ -112,7 +107,7 @@ NAIVE = (
     "source, same", [(STRONG, defaults.reward), (NAIVE, defaults.naive_reward)]
 )
 def test_the_default_rewards_are_in_the_space(source: str, same: defaults.Reward) -> None:
-    assert accepts(grammar("reward"), source)
+    assert accepts(KINDS["reward"].lark_grammar, source)
     step = random_step(50)
     torch.testing.assert_close(load_module(source, "reward")(step), same(step))
 
@@ -132,17 +127,17 @@ def test_the_default_rewards_are_in_the_space(source: str, same: defaults.Reward
 def test_known_terms_are_in_the_space(line: str) -> None:
     for shape in ("value", "torch.tanh(1000.0 * value)", "value.clamp(-0.002, 0.002)"):
         source = NAIVE.replace("    return value\n", f"    value = {line}\n    return {shape}\n")
-        assert accepts(grammar("reward"), source)
+        assert accepts(KINDS["reward"].lark_grammar, source)
 
 
 def test_nothing_else_is_in_the_space() -> None:
-    assert not accepts(grammar("reward"), "def reward(step):\n    return 1.0\n")
-    assert not accepts(grammar("reward"), NAIVE + "\n")
+    assert not accepts(KINDS["reward"].lark_grammar, "def reward(step):\n    return 1.0\n")
+    assert not accepts(KINDS["reward"].lark_grammar, NAIVE + "\n")
 
 
 @pytest.mark.parametrize("name", [name for name in NETWORK_CONSTANTS if name != "history"])
 def test_learning_constants_vary_inside_their_ranges(name: str) -> None:
-    values = [float(text) for text in PRODUCTIONS["network"][name]]
+    values = [float(text) for text in KINDS["network"].rules[name]]
     assert len(values) >= 4 and len(set(values)) == len(values)
     assert all(
         NETWORK_CONSTANTS[name].low <= value <= NETWORK_CONSTANTS[name].high for value in values
@@ -150,14 +145,14 @@ def test_learning_constants_vary_inside_their_ranges(name: str) -> None:
 
 
 def test_every_network_sets_every_constant() -> None:
-    live = load_module(random_design("network", np.random.default_rng(0)), "network")
+    live = load_module(KINDS["network"].random_source(np.random.default_rng(0)), "network")
     assert set(NETWORK_CONSTANTS) <= set(vars(live))
 
 
 def test_profiles_have_three_to_ten_numbers_and_reach_all() -> None:
     rng, seen = np.random.default_rng(1), set()
     for _ in range(300):
-        returned = ast.parse(random_design("profiling", rng)).body[0].body[0]  # type: ignore[attr-defined]
+        returned = ast.parse(KINDS["profiling"].random_source(rng)).body[0].body[0]  # type: ignore[attr-defined]
         numbers = ast.literal_eval(returned.value)
         assert 3 <= len(numbers) <= 10
         seen |= set(numbers)

@@ -9,9 +9,11 @@ import torch
 from contract_runs import RUNS, random_step
 from zoo import ZOO
 
+from se_rl.market.profile import MarketProfile
 from se_rl.modules import defaults
-from se_rl.modules.contracts import CODE_TYPES, MarketProfile
-from se_rl.modules.loading import ModuleError, load_design, load_module
+from se_rl.modules.errors import ModuleError
+from se_rl.modules.kinds import KINDS
+from se_rl.modules.loading import load_design, load_module
 
 SAMPLES = [
     pytest.param(code_type, source, id=f"{code_type}-{name}")
@@ -108,4 +110,4 @@ def test_two_modules_share_no_names() -> None:
 
 
 def test_every_module_kind_can_be_loaded() -> None:
-    assert set(RUNS) == set(CODE_TYPES) == set(ZOO)
+    assert set(RUNS) == set(KINDS) == set(ZOO)

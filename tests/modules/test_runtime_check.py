@@ -14,15 +14,14 @@ from zoo import ZOO
 from se_rl.environments.market_pool import WarmPool
 from se_rl.llm.code_validator import recorded_steps
 from se_rl.modules import defaults, runtime_check
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
-from se_rl.modules.grammar import random_design
+from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_module
 from se_rl.modules.runtime_check import BEHAVIOUR, probe
 
 ORDINARY = [
     pytest.param(code_type, source, id=f"{code_type}-{name}")
     for code_type, modules in ZOO.items()
-    for name, source in {**modules, **dict(enumerate(CONTRACTS[code_type].examples))}.items()
+    for name, source in {**modules, **dict(enumerate(KINDS[code_type].contract.examples))}.items()
 ]
 BREAKING = '{"maker_lots": 2.0, "maker_levels": 6.0, "noise_limit_rate": 0.005}'
 """Inside all ranges, and yet no book of it keeps both sides: the dynamic world refuses it as well."""
@@ -53,11 +52,12 @@ def test_ordinary_modules_pass(code_type: str, source: str) -> None:
     assert np.isfinite(verdict.behaviour).all()
 
 
-@pytest.mark.parametrize("code_type", CODE_TYPES)
+@pytest.mark.parametrize("code_type", KINDS)
 def test_what_the_grammar_makes_passes(code_type: str) -> None:
     rng = np.random.default_rng(3)
     errors = [
-        probe(random_design(code_type, rng), code_type, recorded_steps()).error for _ in range(4)
+        probe(KINDS[code_type].random_source(rng), code_type, recorded_steps()).error
+        for _ in range(4)
     ]
     assert errors == [""] * 4
 
@@ -336,8 +336,8 @@ def test_addresses_show_in_the_fingerprint(secret: str) -> None:
 
 
 def test_an_honest_fingerprint_stays() -> None:
-    for code_type in CODE_TYPES:
-        source = CONTRACTS[code_type].examples[1]
+    for code_type in KINDS:
+        source = KINDS[code_type].contract.examples[1]
         first, second = (probe(source, code_type, recorded_steps(), salt=salt) for salt in (0, 1))
         assert first.error == "" and first.fingerprint == second.fingerprint
 

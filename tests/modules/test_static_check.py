@@ -8,9 +8,11 @@ import pytest
 from attack_sources import ATTACKS
 from zoo import ZOO
 
-from se_rl.modules.contracts import CONTRACTS, LIMITS
-from se_rl.modules.loading import IMPORTS, public_names
-from se_rl.modules.static_check import ALLOWED_NODES, REFUSED_NODES, check_source
+from se_rl.modules.allowed_names import IMPORTS, public_names
+from se_rl.modules.contracts import LIMITS
+from se_rl.modules.kinds import KINDS
+from se_rl.modules.static_check import check_source
+from se_rl.modules.static_check.syntax import ALLOWED_NODES, REFUSED_NODES
 
 SAMPLES = [
     pytest.param(code_type, source, id=f"{code_type}-{name}")
@@ -151,7 +153,7 @@ def test_entries_are_held_to_their_signatures(source: str, code_type: str, word:
     assert word in message(source, code_type)
 
 
-@pytest.mark.parametrize("name", list(CONTRACTS))
+@pytest.mark.parametrize("name", list(KINDS))
 def test_nothing_is_no_module(name: str) -> None:
     assert "is missing" in message("", name)
 

@@ -242,7 +242,7 @@ def _fingerprint() -> Iterator[Any]:
 
 def _execute(source: str) -> dict[str, Any]:
     """What a source defines, with every builtin there is: nothing but the operating system stands in its way."""
-    from se_rl.modules.loading import PREIMPORTED
+    from se_rl.modules.allowed_names import PREIMPORTED
 
     namespace: dict[str, Any] = {alias: import_module(name) for alias, name in PREIMPORTED.items()}
     namespace["__name__"] = "design"
@@ -252,12 +252,12 @@ def _execute(source: str) -> dict[str, Any]:
 
 def kind_of(source: str) -> str:
     """Which of the five modules a source is."""
-    from se_rl.modules.contracts import CONTRACTS
+    from se_rl.modules.kinds import KINDS
 
     kinds = [
         name
-        for name, c in CONTRACTS.items()
-        if f"def {c.entry}(" in source or f"class {c.entry}(" in source
+        for name, kind in KINDS.items()
+        if f"def {kind.contract.entry}(" in source or f"class {kind.contract.entry}(" in source
     ]
     return kinds[0]
 
@@ -266,11 +266,12 @@ def _use(source: str, guarded: bool) -> Callable[[], Any]:
     """A function that uses the design as the framework would."""
     import torch
 
-    from se_rl.modules.contracts import CONTRACTS, REWARD_FIELDS
+    from se_rl.modules.contracts import REWARD_FIELDS
+    from se_rl.modules.kinds import KINDS
     from se_rl.modules.loading import load_module
 
     kind = kind_of(source)
-    live = load_module(source, kind) if guarded else _execute(source)[CONTRACTS[kind].entry]
+    live = load_module(source, kind) if guarded else _execute(source)[KINDS[kind].contract.entry]
     step = SimpleNamespace(
         **{name: torch.linspace(f.low, f.high, ROWS) for name, f in REWARD_FIELDS.items()}
     )

@@ -19,8 +19,7 @@ from se_rl.core.bandit import Choice
 from se_rl.llm.backends import Proposal
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, default_micro
-from se_rl.modules.default_sources import default_source
-from se_rl.modules.grammar import random_design
+from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Candidate, Instruction, design_id, sha256
 
 ASKED = ("draft", "tweak", "rewrite", "simplify", "repair")
@@ -85,7 +84,7 @@ class Plan:
     @property
     def shown(self) -> str:
         """The module's source in the parent."""
-        return self.parent_sources.get(self.module) or default_source(self.module)
+        return self.parent_sources.get(self.module) or KINDS[self.module].default_source
 
 
 class PromptWords(TypedDict):
@@ -185,7 +184,7 @@ def drawn(
     chosen = [name for name in modules if rng.random() < 0.5]
     if not chosen:
         chosen = [modules[int(rng.integers(len(modules)))]]
-    sources = {name: random_design(name, rng) for name in chosen}
+    sources = {name: KINDS[name].random_source(rng) for name in chosen}
     candidate = Candidate(
         design_id(hashes(sources)),
         hashes(sources),

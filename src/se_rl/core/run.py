@@ -27,6 +27,7 @@ from se_rl.executors.protocol import TrainingInputs
 from se_rl.executors.registry import LOCAL
 from se_rl.executors.training_pool import TrainingPool
 from se_rl.llm.backends import Designer
+from se_rl.modules.default_sources import naive_reward_source
 from se_rl.records.archive import Archive
 from se_rl.records.entries import NAIVE, Candidate, EventListener, design_id, key_of
 from se_rl.records.files import write_text
@@ -37,7 +38,7 @@ from se_rl.records.run_folder import RunFolder
 from se_rl.records.settings import RunConfig
 from se_rl.report.run_page import run_page
 
-NAIVE_REWARD = "def reward(step):\n    return step.traded_share * (step.fill_price - 1.0)\n"
+NAIVE_REWARD = naive_reward_source()
 
 
 def run_search(

@@ -21,7 +21,8 @@ from weakref import WeakSet
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS
+from se_rl.modules.kinds import KINDS
+from se_rl.modules.kinds.kind import BEHAVIOUR
 from se_rl.modules.static_check import check_source
 from se_rl.sandbox.calls import Result, printable
 from se_rl.sandbox.lockdown import SandboxError
@@ -74,10 +75,8 @@ class CodeValidator:
 
     def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
         """Read the source, then run it in two fresh locked processes whose results must agree."""
-        if code_type not in CONTRACTS:
-            raise ValueError(
-                f"there is no code_type {code_type!r}; use one of {', '.join(CODE_TYPES)}"
-            )
+        if code_type not in KINDS:
+            raise ValueError(f"there is no code_type {code_type!r}; use one of {', '.join(KINDS)}")
         started = time.monotonic()
         if problem := check_source(code, code_type):
             return ValidationResult(
@@ -183,8 +182,6 @@ def _ending(run: Result, deadline: float) -> str:
 
 
 def _is_vector(value: Any) -> bool:
-    from se_rl.modules.runtime_check import BEHAVIOUR
-
     kind = (
         isinstance(value, np.ndarray) and value.dtype == np.float32 and value.shape == (BEHAVIOUR,)
     )
@@ -193,7 +190,7 @@ def _is_vector(value: Any) -> bool:
 
 @lru_cache(maxsize=4)
 def recorded_steps(seed: int = 0) -> dict[str, npt.NDArray[Any]]:
-    """What the runtime stage tries modules on (see `probation.Recorded`): schedules of known and unknown merit, played in
+    """What the runtime stage tries modules on (see `kinds.kind.Recorded`): schedules of known and unknown merit, played in
     the static world on synthetic history and in the dynamic world."""
     from se_rl.data.synthetic import SyntheticConfig, synthetic_market
     from se_rl.environments.dynamic_world import DynamicWorld

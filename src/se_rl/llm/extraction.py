@@ -11,7 +11,8 @@ import re
 import warnings
 from dataclasses import dataclass
 
-from se_rl.modules.contracts import CONTRACTS, LIMITS, Contract
+from se_rl.modules.contracts import LIMITS, Contract
+from se_rl.modules.kinds import KINDS
 
 _THOUGHTS = re.compile(
     r"<think(?:ing)?>.*?</think(?:ing)?>|^.*</think(?:ing)?>|<think(?:ing)?>.*$",
@@ -37,7 +38,7 @@ class Extraction:
 
 def extract(answer: str, code_type: str) -> Extraction:
     """The module in an answer. Of several blocks the last that holds the entry counts: models correct themselves."""
-    contract = CONTRACTS[code_type]
+    contract = KINDS[code_type].contract
     wanted = f"`{contract.signature}`"
     if len(answer) > _MOST_CHARACTERS:
         return Extraction(None, f"the answer has {len(answer)} characters; write {wanted} alone")

@@ -13,7 +13,7 @@ from se_rl.llm.backends import Designer, LlmError, Proposal, Request
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.llm.extraction import extract, normal_form
 from se_rl.llm.prompts import Messages, build_prompt, repair_prompt
-from se_rl.modules.grammar import GRAMMAR_BYTES, grammar
+from se_rl.modules.kinds import KINDS
 
 Mode = Literal["auto", "grammar", "free"]
 
@@ -90,7 +90,8 @@ class DesignGenerator:
         messages = build_prompt(code_type, constrained=self.constrained, **prompt)
         if self.constrained:
             heat = 1.0 if temperature is None else temperature
-            request = Request(messages, grammar(code_type), GRAMMAR_BYTES[code_type], heat, seed)
+            kind = KINDS[code_type]
+            request = Request(messages, kind.lark_grammar, kind.most_bytes, heat, seed)
             return [
                 self._judged(code_type, proposal) for proposal in self._distinct(request, n, avoid)
             ]

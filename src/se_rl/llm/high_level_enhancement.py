@@ -20,7 +20,7 @@ from se_rl.llm.backends import Designer, LlmError
 from se_rl.llm.extraction import normal_form
 from se_rl.llm.instruction_grammar import KINDS, MACRO, Tried
 from se_rl.llm.prompts import Scored, anonymous, default_macro, default_micro
-from se_rl.modules.contracts import CODE_TYPES
+from se_rl.modules.kinds import KINDS as MODULE_KINDS
 from se_rl.records.entries import DEFAULT, Instruction, key_of
 
 PRIOR_WEIGHT, DECAY = 4.0, 0.95
@@ -210,7 +210,9 @@ class PerformanceBuffer:
     def modules(self) -> tuple[str, ...]:
         """The code_types that were tried."""
         return tuple(
-            name for name in CODE_TYPES if any(tried.code_type == name for _, tried in self._tries)
+            name
+            for name in MODULE_KINDS
+            if any(tried.code_type == name for _, tried in self._tries)
         )
 
     def add(self, tried: Tried) -> None:

@@ -7,7 +7,6 @@ written. A model chooses which advice, and the scores of what follows it decide 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,11 +18,12 @@ import numpy as np
 
 from se_rl.llm.backends import Request
 from se_rl.llm.prompts import Scored, anonymous, default_macro, module_text
-from se_rl.modules.contracts import CODE_TYPES, CONTRACTS, PROFILE_RANGES, MarketProfile
-from se_rl.modules.grammar import PRODUCTIONS, Rules
+from se_rl.market.profile import PROFILE_RANGES, MarketProfile
+from se_rl.modules.grammar import Rules, draw, lark_text, longest
+from se_rl.modules.kinds import KINDS as MODULE_KINDS
 
 MACRO = "macro"
-KINDS: tuple[str, ...] = (MACRO, *CODE_TYPES)
+KINDS: tuple[str, ...] = (MACRO, *MODULE_KINDS)
 """What an instruction can be about: "macro" for the whole task, or one module."""
 MOST_WORDS = 60
 """An instruction's length, not counting the sentence on the task that every macro instruction begins with."""
@@ -58,7 +58,7 @@ def _worded() -> dict[str, Rules]:
 
 def _profiling() -> Rules:
     """One number of each third of the profile, moved away from its default."""
-    usual, values = MarketProfile(), PRODUCTIONS["profiling"]
+    usual, values = MarketProfile(), MODULE_KINDS["profiling"].rules
     parts = zip(("first", "second", "third"), np.array_split(list(PROFILE_RANGES), 3), strict=True)
     sentences = {
         topic: tuple(f"Set {name} to <{name}>." for name in names) for topic, names in parts
@@ -79,7 +79,7 @@ def _complete(kind: str, rules: Rules) -> Rules:
     return (
         {"start": start}
         | rules
-        | {name: PRODUCTIONS[kind][name] for name in used if name not in rules}
+        | {name: MODULE_KINDS[kind].rules[name] for name in used if name not in rules}
     )
 
 
@@ -89,37 +89,16 @@ ADVICE: dict[str, Rules] = {kind: _complete(kind, _WORDED[kind]) for kind in KIN
 
 
 def instruction_grammar(kind: str) -> str:
-    """Advice of this kind ("macro" or a code_type) as Lark text, cut into words and signs as the modules' grammars are."""
-
-    def alternative(text: str) -> str:
-        cut = ((re.findall(r"\w+|\W", part), i % 2) for i, part in enumerate(_RULE.split(text)))
-        return " ".join(
-            piece if is_rule else json.dumps(piece) for pieces, is_rule in cut for piece in pieces
-        )
-
-    return "".join(
-        f"{name}: {' | '.join(map(alternative, texts))}\n" for name, texts in ADVICE[kind].items()
-    )
+    """Advice of this kind ("macro" or a code_type) as Lark text."""
+    return lark_text(ADVICE[kind])
 
 
 def random_advice(kind: str, rng: np.random.Generator) -> str:
     """Advice drawn without a model: at every choice each alternative is as likely as the others."""
-    rules = ADVICE[kind]
-
-    def draw(name: str) -> str:
-        text = rules[name][int(rng.integers(len(rules[name])))]
-        return _RULE.sub(lambda found: draw(found[1]), text)
-
-    return draw("start")
+    return draw(ADVICE[kind], rng)
 
 
-def _longest(rules: Rules, name: str = "start") -> int:
-    return max(
-        len(_RULE.sub(lambda found: "x" * _longest(rules, found[1]), text)) for text in rules[name]
-    )
-
-
-ADVICE_BYTES: dict[str, int] = {kind: _longest(rules) for kind, rules in ADVICE.items()}
+ADVICE_BYTES: dict[str, int] = {kind: longest(rules) for kind, rules in ADVICE.items()}
 """The longest advice of each kind: as a cap on new tokens it cuts no sample of any tokeniser."""
 
 
@@ -200,7 +179,7 @@ def reflection(
 ) -> Request:
     """Asks a model for better advice, from the best so far and from what came of it; `constrained`: under the grammar."""
     prompt = template("reflect_compact" if constrained else "reflect_free").format(
-        task=" ".join(CONTRACTS[name].task for name in modules),
+        task=" ".join(MODULE_KINDS[name].contract.task for name in modules),
         instruction=advice,
         tried="\n".join(one.outcome(120 if constrained else 600) for one in tried),
         words=MOST_WORDS,

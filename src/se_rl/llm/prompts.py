@@ -15,7 +15,8 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from se_rl.modules.contracts import CONTRACTS
+from se_rl.modules.contracts import Contract
+from se_rl.modules.kinds import KINDS
 
 Messages = list[dict[str, str]]
 HIDDEN = "***"
@@ -133,10 +134,10 @@ def repair_prompt(messages: Messages, answer: str, message: str) -> Messages:
     return [*messages, {"role": "assistant", "content": answer}, asked]
 
 
-def _contract(code_type: str) -> Any:
-    if code_type not in CONTRACTS:
-        raise ValueError(f"there is no module {code_type!r}; use one of {', '.join(CONTRACTS)}")
-    return CONTRACTS[code_type]
+def _contract(code_type: str) -> Contract:
+    if code_type not in KINDS:
+        raise ValueError(f"there is no module {code_type!r}; use one of {', '.join(KINDS)}")
+    return KINDS[code_type].contract
 
 
 def _ends(history: Sequence[Scored], most: int) -> list[Scored]:
@@ -193,7 +194,7 @@ def _public_words() -> frozenset[str]:
         _TERMS,
         *(
             text
-            for c in CONTRACTS.values()
+            for c in (kind.contract for kind in KINDS.values())
             for text in (c.task, *c.rules, *c.glossary, *c.examples)
         ),
     ]

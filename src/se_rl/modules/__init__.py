@@ -1,1 +1,1 @@
-"""The contracts of what a language model may design."""
+"""The things that a language model may write: their kinds, contracts, grammars and checks."""

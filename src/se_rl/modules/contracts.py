@@ -1,29 +1,40 @@
-"""The five contracts: what a language model may write, stated once.
+"""The contracts' words and numbers: what a language model may write, stated once.
 
-Prompts, grammars, the validator, the docs page and the tests are all made from what stands here. A design is a mapping
-from module name (`code_type`) to source text; a module that is not designed keeps its default.
+Prompts, grammars, the validator, the docs page and the tests are all made from what stands here and
+in `kinds`. A design is a mapping from module name (`code_type`) to source text; a module that is
+not designed keeps its default.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from se_rl.data.features import OBSERVATION_FIELDS
-from se_rl.market.profile import PROFILE_RANGES, MarketProfile
 
-__all__ = [
-    "CODE_TYPES",
-    "CONTRACTS",
-    "LIMITS",
-    "NETWORK_CONSTANTS",
-    "OBSERVATION_FIELDS",
-    "PROFILE_RANGES",
-    "REWARD_FIELDS",
-    "Constant",
-    "Contract",
-    "Field",
-    "MarketProfile",
-]
+@dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What one module must be, in words: the name that the framework calls, its signature, and the
+    rules that the validator holds it to."""
+
+    code_type: str
+    title: str
+    entry: str
+    signature: str
+    task: str
+    rules: tuple[str, ...]
+    examples: tuple[str, ...]
+    """Good modules, complete as a model should write them."""
+    glossary: tuple[str, ...] = ()
+    """The names that a module may use or set, one line each with unit or range and meaning."""
+
+    @property
+    def is_class(self) -> bool:
+        """Whether the entry is a class (an nn.Module) and not a function."""
+        return self.signature.startswith("class")
+
+
+ONLY_TORCH = "use only torch, nn, F and math"
+ALWAYS = (ONLY_TORCH, "deterministic: no clocks, no global state, no randomness of its own")
+"""Rules of every module that computes with tensors."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +98,9 @@ REWARD_FIELDS: dict[str, Field] = {
     ),
     "forced_share": Field(PARENT, 0.0, 1.0, "part of traded_share completed by force at the end"),
 }
-"""The attributes of `step`. Prices are divided by the arrival price and turned so that higher is better for our order,
-whether we sell or buy (a buy at p counts as 2 - p/arrival); `imbalance` and `news` are turned the same way."""
+"""The attributes of `step`. Prices are divided by the arrival price and turned so that higher is
+better for our order, whether we sell or buy (a buy at p counts as 2 - p/arrival); `imbalance` and
+`news` are turned the same way."""
 
 
 @dataclass(frozen=True)
@@ -133,256 +145,3 @@ class ModuleLimits:
 
 
 LIMITS = ModuleLimits()
-
-
-@dataclass(frozen=True)
-class Contract:
-    """What one module must be: the name the framework calls, its signature, and the rules the validator holds it to."""
-
-    code_type: str
-    title: str
-    entry: str
-    signature: str
-    task: str
-    rules: tuple[str, ...]
-    examples: tuple[str, ...]
-
-    @property
-    def glossary(self) -> tuple[str, ...]:
-        """The names that the module may use or set, one line each with unit or range and meaning."""
-        return _GLOSSARIES.get(self.code_type, ())
-
-
-_ALWAYS = (
-    "use only torch, nn, F and math",
-    "deterministic: no clocks, no global state, no randomness of its own",
-)
-
-_EXAMPLES: dict[str, tuple[str, ...]] = {
-    "reward": (
-        """def reward(step):
-    own = step.traded_share * (step.fill_price - step.mid_before)
-    own = own + step.inventory_left * (step.mid_after - step.mid_before - step.news)
-    twap = step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
-    return own - twap
-""",
-        """import torch
-
-
-def reward(step):
-    gain = step.traded_share * (step.fill_price - step.no_order_mid)
-    risk = step.volatility * (step.inventory_left - step.time_left).square()
-    patience = step.half_spread * step.passive_share * torch.sigmoid(2.0 * step.imbalance)
-    return gain - 0.1 * risk + 0.5 * patience
-""",
-    ),
-    "network": (
-        """import torch
-from torch import nn
-
-
-class Network(nn.Module):
-    learning_rate = 0.002
-    exploration = 0.8
-    action_zero = 1.5
-
-    def __init__(self, obs_dim, history):
-        super().__init__()
-        self.feature_dim = 32
-        self.first = nn.Linear(obs_dim * history, 32)
-
-    def forward(self, obs):
-        return torch.tanh(self.first(obs.flatten(1)))
-""",
-        """import torch
-from torch import nn
-
-
-class Network(nn.Module):
-    history = 4
-    epochs = 3
-
-    def __init__(self, obs_dim, history):
-        super().__init__()
-        self.feature_dim = 48
-        self.norm = nn.LayerNorm(obs_dim)
-        self.memory = nn.GRU(obs_dim, 48, batch_first=True)
-        self.gate = nn.Linear(obs_dim, 48)
-
-    def forward(self, obs):
-        recalled, _ = self.memory(self.norm(obs))
-        return recalled[:, -1] * torch.sigmoid(self.gate(obs[:, -1]))
-""",
-    ),
-    "communication": (
-        """import torch
-from torch import nn
-
-
-class Communication(nn.Module):
-    def __init__(self, agents, size):
-        super().__init__()
-        self.mix = nn.Linear(size, size)
-
-    def forward(self, messages):
-        others = messages.sum(1, keepdim=True) - messages
-        return torch.tanh(self.mix(others / max(1, messages.shape[1] - 1)))
-""",
-        """import torch
-from torch import nn
-
-
-class Communication(nn.Module):
-    def __init__(self, agents, size):
-        super().__init__()
-        self.query = nn.Linear(size, size)
-        self.key = nn.Linear(size, size)
-
-    def forward(self, messages):
-        scores = self.query(messages) @ self.key(messages).transpose(1, 2)
-        own = torch.eye(messages.shape[1], device=messages.device)
-        return torch.softmax(scores - 100.0 * own, -1) @ messages
-""",
-    ),
-    "profiling": (
-        """def profile():
-    return {
-        "parent_share": 0.6,
-        "imbalance_response": 0.5,
-        "maker_skew": 1.6,
-        "stress_rate": 0.006,
-    }
-""",
-        """def profile():
-    return {
-        "noise_market_rate": 3.5,
-        "maker_lots": 3.0,
-        "informed_rate": 0.5,
-        "news_volatility": 2.0,
-        "news_clustering": 0.6,
-    }
-""",
-    ),
-    "imagination": (
-        """import torch
-
-
-def imagine(bars, generator):
-    stretch = torch.exp(0.3 * torch.randn((bars.shape[0], 1, 1), generator=generator, dtype=bars.dtype))
-    start = bars[:, :1, :1]
-    prices = start * (bars[..., :4] / start) ** stretch
-    return torch.cat([prices, bars[..., 4:]], -1)
-""",
-        """import torch
-
-
-def imagine(bars, generator):
-    steps, block = bars.shape[1], 20
-    start, before = bars[:, :1, :1], torch.cat([bars[:, :1, :1], bars[:, :-1, 3:4]], 1)
-    moves = (bars[..., :4] / before).log()
-    order = torch.randperm(-(-steps // block), generator=generator)
-    index = (order[:, None] * block + torch.arange(block)).flatten()
-    index = index[index < steps]
-    moves, volume = moves[:, index], bars[:, index, 4:]
-    path = moves[..., 3:4].cumsum(1)
-    prices = start * torch.exp(path - moves[..., 3:4] + moves)
-    return torch.cat([prices, volume], -1)
-""",
-    ),
-}
-"""Two good modules of each kind, complete as a model should write them."""
-
-CONTRACTS: dict[str, Contract] = {
-    contract.code_type: contract
-    for contract in (
-        Contract(
-            "reward",
-            "LLM4Reward",
-            "reward",
-            "def reward(step) -> torch.Tensor",
-            "Score one step of executing a parent order, for many orders at once; the agent maximises the sum.",
-            (
-                "step has one float tensor of shape [B] per field; return a float tensor of shape [B]",
-                "each row depends on its own row only",
-                "finite everywhere; its scale does not matter, the framework normalises it",
-                *_ALWAYS,
-            ),
-            _EXAMPLES["reward"],
-        ),
-        Contract(
-            "network",
-            "LLM4Agent",
-            "Network",
-            "class Network(nn.Module): __init__(self, obs_dim, history); forward(self, obs) -> features",
-            "Turn what the agent has observed into features; the framework puts policy and value heads on them.",
-            (
-                "obs has shape [B, history, obs_dim], the newest observation last; return [B, self.feature_dim]",
-                "set self.feature_dim in __init__; call super().__init__() first",
-                "class attributes may set learning constants within their ranges",
-                "each row depends on its own row only; gradients must reach the parameters",
-                *_ALWAYS,
-            ),
-            _EXAMPLES["network"],
-        ),
-        Contract(
-            "communication",
-            "LLM4Communication",
-            "Communication",
-            "class Communication(nn.Module): __init__(self, agents, size); forward(self, messages) -> inbox",
-            "Say what each of N agents that trade in one book hears of what the others said in the last step.",
-            (
-                "messages has shape [B, N, K], values in [-1, 1]; return an inbox of the same shape",
-                "an inbox is kept to [-1, 1] by the framework",
-                "each book (row of B) depends on its own row only",
-                *_ALWAYS,
-            ),
-            _EXAMPLES["communication"],
-        ),
-        Contract(
-            "profiling",
-            "LLM4Profiling",
-            "profile",
-            "def profile() -> dict",
-            "Describe the participants of the simulated market in which the agent is trained.",
-            (
-                "keys are profile numbers, values lie in their ranges; numbers not named keep their defaults",
-                "the market must trade and move, and keep both sides of its book",
-            ),
-            _EXAMPLES["profiling"],
-        ),
-        Contract(
-            "imagination",
-            "LLM4Imagine",
-            "imagine",
-            "def imagine(bars, generator) -> torch.Tensor",
-            "Make new, plausible market paths from real ones for the agent to train on.",
-            (
-                "bars has shape [B, T, 5]: open, high, low, close (positive prices) and volume; return the same shape",
-                "low <= open, close <= high; prices positive, volume not negative, all finite",
-                "random numbers only from the torch.Generator handed in; the result must depend on it or on bars",
-                "no drift that pays one side: the mean log return over the batch stays near that of the bars",
-                "use only torch, nn, F and math",
-            ),
-            _EXAMPLES["imagination"],
-        ),
-    )
-}
-CODE_TYPES: tuple[str, ...] = tuple(CONTRACTS)
-
-_GLOSSARIES: dict[str, tuple[str, ...]] = {
-    "reward": tuple(
-        f"step.{name}: {f.unit}, {f.low:g} to {f.high:g}; {f.help}"
-        for name, f in REWARD_FIELDS.items()
-    ),
-    "network": (
-        *(
-            f"{name}: {c.low:g} to {c.high:g}, default {c.default:g}; {c.help}"
-            for name, c in NETWORK_CONSTANTS.items()
-        ),
-        f"obs[..., i] holds, in this order: {', '.join(OBSERVATION_FIELDS)}",
-    ),
-    "profiling": tuple(
-        f"{f.name}: {f.metadata['range'][0]:g} to {f.metadata['range'][1]:g}, default {f.default:g}; {f.metadata['help']}"
-        for f in fields(MarketProfile)
-    ),
-}

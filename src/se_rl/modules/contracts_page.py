@@ -1,47 +1,69 @@
-"""The page docs/contracts.md, made from the contracts: `python -m se_rl.modules.contracts_page > docs/contracts.md`."""
+"""The page docs/contracts.md, made from the contracts.
+
+Run `python -m se_rl.modules.contracts_page > docs/contracts.md`.
+"""
 
 from __future__ import annotations
 
-from se_rl.modules.contracts import CONTRACTS, LIMITS, Contract
-from se_rl.modules.grammar import GRAMMAR_BYTES, GRAMMAR_TOKENS
-from se_rl.modules.loading import IMPORTS, PREIMPORTED
+from collections.abc import Iterable
 
-HEAD = f"""# What a language model may write
+from se_rl.modules.allowed_names import IMPORTS, PREIMPORTED
+from se_rl.modules.contracts import LIMITS, Contract
+from se_rl.modules.kinds import KINDS
 
-This page is made from `se_rl.modules.contracts`, as are prompts, grammars and the validator. A design is a mapping from
-module name to source text; a module that is not designed keeps its default.
 
-- Already there in every module: {", ".join(f"`{name}`" for name in PREIMPORTED)}. Importable by exact name:
-  {", ".join(f"`{name}`" for name in sorted(IMPORTS))}.
-- The top level holds imports, constants, functions and classes. No attribute or name that reaches files, memory, frames,
-  hooks, code in strings or the state of a library; of double-underscore names only the usual ones of a class.
-- At most {LIMITS.source_bytes} bytes, {LIMITS.nesting} nested brackets, {LIMITS.parameters} parameters,
-  {LIMITS.microseconds_per_row:g} microseconds a row, {LIMITS.feature_dim} features, rewards up to {LIMITS.reward_magnitude:g}.
-- Small models write under a grammar whose every string is a valid module; most of its text is forced.
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
-| module | most tokens chosen | longest text, bytes |
-|---|---|---|
-"""
+
+HEAD = (
+    "# What a language model may write\n"
+    "\n"
+    "This page is made from `se_rl.modules.contracts`, as are prompts, grammars and the validator."
+    " A design is a mapping from\n"
+    "module name to source text; a module that is not designed keeps its default.\n"
+    "\n"
+    f"- Already there in every module: {_quoted(PREIMPORTED)}. Importable by exact name:\n"
+    f"  {_quoted(sorted(IMPORTS))}.\n"
+    "- The top level holds imports, constants, functions and classes. No attribute or name that"
+    " reaches files, memory, frames,\n"
+    "  hooks, code in strings or the state of a library; of double-underscore names only the usual"
+    " ones of a class.\n"
+    f"- At most {LIMITS.source_bytes} bytes, {LIMITS.nesting} nested brackets,"
+    f" {LIMITS.parameters} parameters,\n"
+    f"  {LIMITS.microseconds_per_row:g} microseconds a row, {LIMITS.feature_dim} features,"
+    f" rewards up to {LIMITS.reward_magnitude:g}.\n"
+    "- Small models write under a grammar whose every string is a valid module;"
+    " most of its text is forced.\n"
+    "\n"
+    "| module | most tokens chosen | longest text, bytes |\n"
+    "|---|---|---|\n"
+)
 
 
 def contracts_page() -> str:
     """The whole page as text."""
-    rows = "".join(
-        f"| `{name}` | {GRAMMAR_TOKENS[name]} | {GRAMMAR_BYTES[name]} |\n" for name in CONTRACTS
-    )
-    return HEAD + rows + "".join(_section(contract) for contract in CONTRACTS.values())
+    rows = ""
+    sections = ""
+    for code_type, kind in KINDS.items():
+        rows += f"| `{code_type}` | {kind.most_tokens} | {kind.most_bytes} |\n"
+        sections += _section(kind.contract)
+    return HEAD + rows + sections
 
 
 def _section(contract: Contract) -> str:
-    rules = "".join(f"- {rule}\n" for rule in contract.rules)
-    names = "".join(
-        f"- `{name}`: {text}\n"
-        for name, text in (line.split(": ", 1) for line in contract.glossary)
-    )
-    glossary = f"\nNames:\n\n{names}" if names else ""
-    examples = "".join(f"\n```python\n{example}```\n" for example in contract.examples)
-    head = f"\n## {contract.title} (`{contract.code_type}`)\n\n{contract.task}\n\n`{contract.signature}`\n\n"
-    return f"{head}{rules}{glossary}{examples}"
+    text = f"\n## {contract.title} (`{contract.code_type}`)\n\n"
+    text += f"{contract.task}\n\n`{contract.signature}`\n\n"
+    for rule in contract.rules:
+        text += f"- {rule}\n"
+    if contract.glossary:
+        text += "\nNames:\n\n"
+    for line in contract.glossary:
+        name, meaning = line.split(": ", 1)
+        text += f"- `{name}`: {meaning}\n"
+    for example in contract.examples:
+        text += f"\n```python\n{example}```\n"
+    return text
 
 
 if __name__ == "__main__":

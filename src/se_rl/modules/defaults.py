@@ -1,4 +1,4 @@
-"""The hand-written modules that a design starts from: strong ones, and the naive reward they are held against."""
+"""The hand-written modules that a design starts from, and the naive reward to compare with."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from se_rl.market.profile import MarketProfile
+from se_rl.modules.contracts import NETWORK_CONSTANTS
 
 Reward = Callable[[Any], Tensor]
 Imagine = Callable[[Tensor, torch.Generator], Tensor]
 
 
 def reward(step: Any) -> Tensor:
-    """The strong default: gain over TWAP on the same episode, marked to the mid without our order, with the news taken out.
+    """The strong default: gain over TWAP on the same episode, marked to the mid without our order,
+    with the news taken out.
 
-    What nobody can time is noise to a learner; without it and without TWAP's own luck the same lesson shows in a fraction
-    of the episodes. Marking to the mid without our order books our impact when it is paid, not when it is made.
+    What nobody can time is noise to a learner; without it and without TWAP's own luck the same
+    lesson shows in a fraction of the episodes. Marking to the mid without our order books our
+    impact when it is paid, not when it is made.
     """
     move = step.no_order_mid - step.no_order_mid_before - step.news
     own = (
@@ -53,7 +56,9 @@ class Network(nn.Module):
 
 
 def squash(x: Tensor) -> Tensor:
-    """The hyperbolic tangent, by way of the logistic function, which torch computes several times faster on a CPU."""
+    """The hyperbolic tangent, by way of the logistic function, which torch computes several times
+    faster on a CPU."""
+    # tanh(x) = 2 / (1 + exp(-2 x)) - 1
     return torch.sigmoid(2.0 * x) * 2.0 - 1.0
 
 
@@ -73,7 +78,8 @@ class Communication(nn.Module):
 def imagine(bars: Tensor, generator: torch.Generator) -> Tensor:
     """Mirror all paths or none, and stretch each one's moves by a factor around 1; volumes stay.
 
-    Signs and sizes are drawn for the whole batch and per path, so that what symbols have in common stays common.
+    Signs are drawn for the whole batch and sizes per path, so that what symbols have in common
+    stays common.
     """
     mirror = torch.randint(0, 2, (1, 1, 1), generator=generator).to(bars.dtype) * 2.0 - 1.0
     stretch = torch.exp(
@@ -99,7 +105,10 @@ class CommunicationFactory(Protocol):
 
 @dataclass(frozen=True)
 class Modules:
-    """The live parts of one design, as the trainer uses them; `imagine` None trains on real paths alone."""
+    """The live parts of one design, as the trainer uses them.
+
+    `imagine` None trains on real paths alone.
+    """
 
     reward: Reward = reward
     network: NetworkFactory = Network
@@ -108,8 +117,7 @@ class Modules:
     imagine: Imagine | None = None
 
     def constant(self, name: str) -> float:
-        """A learning constant: what the network class sets, clipped to its range, or the default."""
-        from se_rl.modules.contracts import NETWORK_CONSTANTS
-
+        """A learning constant: what the network sets, clipped to its range, or the default."""
         known = NETWORK_CONSTANTS[name]
-        return min(max(float(getattr(self.network, name, known.default)), known.low), known.high)
+        value = float(getattr(self.network, name, known.default))
+        return min(max(value, known.low), known.high)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from se_rl.modules.default_sources import default_source
+from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Evaluation
 from se_rl.report.baselines_page import iso_date, plain, signed
 from se_rl.report.design_rows import prompt_of
@@ -131,7 +131,7 @@ def diffs(run: Run) -> Iterator[dict[str, Any]]:
 def _source(run: Run, code_type: str, sha: str | None) -> str:
     """A module's text; where it is not designed, that of the default."""
     if not sha:  # without a designed imagination there is none
-        return "" if code_type == "imagination" else default_source(code_type)
+        return "" if code_type == "imagination" else KINDS[code_type].default_source
     return run.text(sha) or LOST
 
 

@@ -19,7 +19,7 @@ from se_rl.config import parse, to_dict
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
-from se_rl.modules.contracts import CONTRACTS
+from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_design
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.trainer import TrainConfig, train
@@ -128,7 +128,7 @@ def warm_up() -> None:
     for array in arrays.values():  # as shared data is: kernels are compiled for what they are given
         array.flags.writeable = False
     few = to_dict(TrainConfig(budget=1e-4, samples=64))
-    imagining = {"imagination": CONTRACTS["imagination"].examples[0]}
+    imagining = {"imagination": KINDS["imagination"].contract.examples[0]}
     for agents, takes_price, sources in ((1, True, {}), (2, False, imagining)):
         ground = TrainingWorldsConfig(
             horizon=4, dynamic_horizon=3, agents=agents, takes_price=takes_price, bank=8

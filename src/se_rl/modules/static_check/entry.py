@@ -1,0 +1,123 @@
+"""The top level of a source, and the entry that the framework calls."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from se_rl.modules.errors import SourceRefused
+from se_rl.modules.kinds.kind import ModuleKind
+
+_DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
+_CONSTANT_PARTS = (
+    ast.Constant,
+    ast.UnaryOp,
+    ast.BinOp,
+    ast.Tuple,
+    ast.List,
+    ast.Dict,
+    ast.Set,
+    ast.Name,
+    ast.Attribute,
+    ast.operator,
+    ast.unaryop,
+    ast.expr_context,
+)
+
+
+def check_top_level(tree: ast.Module) -> None:
+    """Only imports, constants, functions and classes."""
+    for node in tree.body:
+        if isinstance(node, _DEFINITIONS) or _is_text(node) or _is_constant(node):
+            continue
+        raise SourceRefused(
+            node.lineno,
+            "only imports, constants, functions and classes may stand at the top level; move this"
+            " into a function",
+        )
+
+
+def _is_text(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _is_constant(node: ast.stmt) -> bool:
+    """An assignment to plain names of a value that calls nothing."""
+    if not isinstance(node, ast.Assign | ast.AnnAssign):
+        return False
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if not all(isinstance(target, ast.Name) for target in targets):
+        return False
+    if node.value is None:
+        return True
+    return all(isinstance(part, _CONSTANT_PARTS) for part in ast.walk(node.value))
+
+
+def check_entry(tree: ast.Module, kind: ModuleKind) -> None:
+    """The function or class that the framework calls is there and takes the arguments of the
+    contract."""
+    contract = kind.contract
+    wanted = dict(re.findall(r"(\w+)\(([^)]*)\)", contract.signature))
+    wanted_node = ast.ClassDef if contract.is_class else ast.FunctionDef
+    found = {node.name: node for node in tree.body if isinstance(node, wanted_node)}
+    entry = found.get(contract.entry)
+    if entry is None:
+        raise SourceRefused(
+            None, f"`{contract.entry}` is missing; write `{contract.signature}` at the top level"
+        )
+    if isinstance(entry, ast.FunctionDef):
+        _check_arguments(entry, wanted[contract.entry])
+    else:
+        _check_class(entry, tree, wanted=wanted)
+    kind.check_entry(entry)
+
+
+def _check_class(entry: ast.ClassDef, tree: ast.Module, *, wanted: dict[str, str]) -> None:
+    """A class has a base, and its methods take the arguments of the contract."""
+    if not entry.bases:
+        raise SourceRefused(
+            entry.lineno, f"{entry.name} has no base class; write `class {entry.name}(nn.Module):`"
+        )
+    classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+    methods, outside = _methods(entry, classes)
+    for name in list(wanted)[1:]:
+        if name in methods:
+            _check_arguments(methods[name], wanted[name])
+        elif not outside:
+            raise SourceRefused(
+                entry.lineno,
+                f"{entry.name} has no method {name}; write `def {name}({wanted[name]}):`",
+            )
+
+
+def _methods(
+    entry: ast.ClassDef, classes: dict[str, ast.ClassDef]
+) -> tuple[dict[str, ast.FunctionDef], bool]:
+    """The methods of a class and of its bases in the same source; whether a base other than
+    nn.Module may add some."""
+    own = {node.name: node for node in entry.body if isinstance(node, ast.FunctionDef)}
+    others = {name: node for name, node in classes.items() if node is not entry}
+    outside = False
+    for base in entry.bases:
+        name = base.attr if isinstance(base, ast.Attribute) else getattr(base, "id", "")
+        if name in others:
+            inherited, beyond = _methods(others[name], others)
+            own = {**inherited, **own}
+            outside = outside or beyond
+        else:
+            outside = outside or name != "Module"
+    return own, outside
+
+
+def _check_arguments(function: ast.FunctionDef, wanted: str) -> None:
+    """A call with so many positional arguments fits."""
+    arguments = function.args
+    count = len([name for name in wanted.split(",") if name.strip()])
+    most = len(arguments.posonlyargs) + len(arguments.args)
+    least = most - len(arguments.defaults)
+    keywords = any(default is None for default in arguments.kw_defaults)
+    if keywords or least > count or (most < count and arguments.vararg is None):
+        raise SourceRefused(
+            function.lineno,
+            f"{function.name} must take ({wanted}); write `def {function.name}({wanted}):`",
+        )
