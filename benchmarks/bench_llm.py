@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, cast
+from dataclasses import asdict, dataclass, replace
 
-from se_rl.llm.backends import Designer, Proposal, Request
+from se_rl.llm.backends import Abilities, Designer, Proposal, Request
 from se_rl.llm.extraction import extract, normal_form
 from se_rl.llm.generator import Attempt, DesignGenerator, Mode, Validator, open_designer
+from se_rl.llm.ledger import Failure, Ledger, as_metered
 from se_rl.modules.kinds import KINDS
 from se_rl_benchmarks.timing import Measurement, Say, silent
 
@@ -29,8 +29,27 @@ class CountedDesigner:
         self.calls: list[list[Proposal]] = []
         self.seconds = 0.0
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._designer, name)
+    @property
+    def name(self) -> str:
+        """What records call the model."""
+        return self._designer.name
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the designer itself can do, except that nobody learns here."""
+        return replace(self._designer.abilities, learns=False)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the designer's calls used."""
+        metered = as_metered(self._designer)
+        return metered.ledger if metered else Ledger()
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """The designer's calls that brought nothing."""
+        metered = as_metered(self._designer)
+        return metered.failures if metered else ()
 
     def propose(self, request: Request, n: int) -> list[Proposal]:
         """The designer's own proposals, kept."""
@@ -76,7 +95,7 @@ def bench_llm(
         raise ValueError(f"n is {n}; ask for at least 1 design a module")
     designer = open_designer(model)
     counted = CountedDesigner(designer)
-    generator = DesignGenerator(cast(Designer, counted), validator, tries=tries, mode=mode)
+    generator = DesignGenerator(counted, validator, tries=tries, mode=mode)
     say(f"loading {designer.name} and the sandbox")
     generator.generate(modules[0], 1)
     detail: dict[str, object] = {}

@@ -23,7 +23,7 @@ from se_rl.core.proposer import FAILURE_REWARD, search_rng
 from se_rl.core.run import make_kit
 from se_rl.core.search import PLATEAU, Search
 from se_rl.core.training_loop import evolve
-from se_rl.llm.backends import Proposal, Request
+from se_rl.llm.backends import Abilities, Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.llm.ledger import Ledger
 from se_rl.llm.prompts import default_micro
@@ -54,6 +54,9 @@ class Script:
 
     Each call costs 10 tokens in, 5 out per answer, and a quarter dollar.
     """
+
+    abilities = Abilities(metered=True)
+    failures = ()
 
     def __init__(self, answer: Answer = by_chance, name: str = "scripted") -> None:
         self.name, self._answer, self.asked, self.ledger = name, answer, list[Request](), Ledger()
@@ -93,6 +96,7 @@ class Script:
 class Learner(Script):
     """The same with weights: one number, moved by what its answers gained."""
 
+    abilities = Abilities(learns=True, metered=True)
     adapter: str | None = None
     steps = 0
 
@@ -212,7 +216,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         kit, events, outcomes = make_kit(config), list[Any](), list[Any]()
         inner = kit.enhance
 
-        def enhance(seen: Sequence[Any], *rest: Any, **more: Any) -> dict[str, Any]:
+        def enhance(seen: Sequence[Any], *rest: Any, **more: Any) -> Any:
             outcomes.extend(seen)
             return inner(seen, *rest, **more)
 

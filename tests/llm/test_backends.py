@@ -18,10 +18,10 @@ from safetensors.torch import load_file
 from tiny_model import GRAMMAR, MESSAGES, PATTERN, build_model
 
 from se_rl.data.cache import cache_folder
-from se_rl.llm import local
+from se_rl.llm import reinforce
+from se_rl.llm.adapters import CARD, WEIGHTS, LoraSettings
 from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
 from se_rl.llm.catalog import ModelSource
-from se_rl.llm.engine import CARD, WEIGHTS, LoraSettings
 from se_rl.llm.local import LocalDesigner
 
 REAL_SMOLLM2 = (
@@ -149,7 +149,7 @@ def test_chunks_and_several_prompts_do_not_change_a_step(
     ]
     advantages, after = [0.5, 1.0, -1.0, 0.2, 0.3, -0.7], []
     for budget in (100_000, 40):
-        monkeypatch.setattr(local, "_CHUNK_TOKENS", budget)
+        monkeypatch.setattr(reinforce, "_CHUNK_TOKENS", budget)
         learner = designer.new_adapter("chunks", seed=4)
         learner.update(proposals, advantages)
         after.append(learner.log_probs(proposals))
@@ -196,7 +196,7 @@ def test_adapters_of_other_bases_and_broken_ones_are_refused(
     )
     (saved / WEIGHTS).write_bytes(b"cut")
     for place in (saved, tmp_path / "nothing"):
-        with pytest.raises(LlmError, match="not a whole adapter"):
+        with pytest.raises(LlmError, match="not a complete adapter"):
             designer.with_adapter(place)
 
 
@@ -242,5 +242,8 @@ def test_the_real_default_model_writes_and_learns() -> None:
     assert stats["drift"] < 2e-4
     change = learner.log_probs(proposals[:2]).numpy() - [p.log_prob for p in proposals[:2]]
     assert change[0] > change[1]
-    assert sum(p.numel() for p in designer._engine.peft.parameters() if p.requires_grad) == 956_736
+    assert (
+        sum(p.numel() for p in designer._engine.adapters.peft.parameters() if p.requires_grad)
+        == 956_736
+    )
     torch.set_num_threads(threads)

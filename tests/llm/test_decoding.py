@@ -20,8 +20,9 @@ from se_rl.llm import decoding
 from se_rl.llm.attention import PromptCache, prepare
 from se_rl.llm.backends import LlmError, Proposal, Request
 from se_rl.llm.catalog import resolve
-from se_rl.llm.decoding import Answer, Sampler, log_probs, read
+from se_rl.llm.decoding import Answer, Sampler, read
 from se_rl.llm.engine import Engine
+from se_rl.llm.likelihood import log_probs
 
 WORDS = 'start: "a" | "b" | "cc" | "cd" | "cde"'
 

@@ -18,7 +18,8 @@ import pytest
 from faulty_server import TRANSIENT, FaultyServer, deaf_port, free_port, running
 
 from se_rl.llm.backends import Designer, LlmError, Request, Unsupported
-from se_rl.llm.endpoint import EndpointDesigner, EndpointLimits, _retry_after_s
+from se_rl.llm.chat_connection import retry_after_s
+from se_rl.llm.endpoint import EndpointDesigner, EndpointLimits
 from se_rl.llm.ledger import Entry, Ledger, read_answer, tokens_used
 
 KEY = "sk-a-secret-that-nobody-may-see"
@@ -173,10 +174,10 @@ def test_a_wait_beyond_the_deadline_is_not_begun(designer: EndpointDesigner) -> 
 
 
 def test_retry_after_is_a_number_or_a_date() -> None:
-    assert _retry_after_s("1.5") == 1.5
-    assert 50 < _retry_after_s(formatdate(time.time() + 60, usegmt=True)) <= 60
+    assert retry_after_s("1.5") == 1.5
+    assert 50 < retry_after_s(formatdate(time.time() + 60, usegmt=True)) <= 60
     for nonsense in ("", "-3", "nan", "soon", formatdate(0, usegmt=True)):
-        assert _retry_after_s(nonsense) == 0.0
+        assert retry_after_s(nonsense) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_nobody_at_the_address() -> None:
     with deaf_port() as deaf:
         for url in (deaf, free_port()):
             with closing(EndpointDesigner(url, "m", limits=QUICK)) as designer:
-                with pytest.raises(LlmError, match="start the server or mend base_url"):
+                with pytest.raises(LlmError, match="start the server or fix base_url"):
                     designer.propose(Request("good 0"), 2)
                 assert outcomes(designer) == ["connect"] * 3
                 assert designer.ledger.totals.tokens_in == 0
@@ -220,7 +221,7 @@ def test_an_unknown_host(number: int, seen: list[str], monkeypatch: pytest.Monke
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
     with closing(EndpointDesigner("http://model.invalid/v1", "m", limits=QUICK)) as designer:
-        with pytest.raises(LlmError, match=r"model\.invalid.*mend base_url"):
+        with pytest.raises(LlmError, match=r"model\.invalid.*fix base_url"):
             designer.propose(Request("good 0"), 1)
         assert outcomes(designer) == seen
 
@@ -246,7 +247,8 @@ def test_the_key_reaches_the_server_and_nothing_else(
     assert ("refused the key" if key else "is not set") in str(caught.value)
     stored = [
         repr(vars(designer)),
-        repr(vars(designer._client)),
+        repr(vars(designer._connection)),
+        repr(vars(designer._connection._client)),
         repr(designer),
         repr(designer.failures),
     ]

@@ -13,7 +13,6 @@ import torch
 from tiny_model import build_model
 from tiny_outcomes import drawn, outcomes_of
 
-from se_rl.llm.backends import Designer
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.high_level_enhancement import (
     HighLevelEnhancement,
@@ -23,6 +22,7 @@ from se_rl.llm.high_level_enhancement import (
 )
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.low_level_enhancement import LowLevelEnhancement
+from se_rl.records.enhancement import EnhancementStep
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +54,16 @@ def test_the_kit_lets_both_levels_learn(designer: LocalDesigner) -> None:
         )
         for i, outcome in enumerate(outcomes_of(proposals))
     ]
-    changed = kit.enhance(outcomes, cast(Designer, designer), 1)
-    assert changed["learned"].moved and changed["designer"].adapter == "lle@1"
-    assert {row["id"] for row in changed["credits"]} == {macro.id, micro.id}
+    learner, step = kit.enhance(outcomes, designer, 1)
+    assert step.moved and cast(LocalDesigner, learner).adapter == "lle@1"
+    assert step.learned["moved"] is True and step.learned["reason"] == ""
+    assert {booked.id for booked in step.credits} == {macro.id, micro.id}
     booked = -0.5 + sum(
         outcome.gained for outcome in outcomes[2:]
     )  # the failure as the worst, the repeat as nothing
-    assert changed["credits"][0]["credit"] == pytest.approx(booked / (len(outcomes) + 4))
+    assert step.credits[0].credit == pytest.approx(booked / (len(outcomes) + 4))
     assert len(buffer) == len(outcomes) and kit.history("reward", 4)
-    assert changed["instructions"] and all(one.iteration == 1 for one in changed["instructions"])
+    assert step.instructions and all(one.iteration == 1 for one in step.instructions)
 
 
 def test_either_level_of_the_kit_may_be_left_out(designer: LocalDesigner) -> None:
@@ -70,23 +71,21 @@ def test_either_level_of_the_kit_may_be_left_out(designer: LocalDesigner) -> Non
     low = DualLevelEnhancementKit(None, LowLevelEnhancement())
     macro, micro = low.choose("reward", rng)
     assert {macro.instruction.id, micro.instruction.id} < {
-        row["id"] for row in InstructionPopulation().rows()
+        one.id for one in InstructionPopulation().members()
     }
     assert (
         macro.instruction.kind == "macro"
         and micro.instruction.kind == "reward"
         and low.history("reward") == []
     )
-    assert low.enhance(outcomes, cast(Designer, designer), 1)["learned"].moved
+    assert low.enhance(outcomes, designer, 1)[1].moved
     high = DualLevelEnhancementKit(
         HighLevelEnhancement(InstructionPopulation(), PerformanceBuffer(), seed=0)
     )
     tried = [
         replace(o, tried=Tried("c", "reward", o.proposal.text, 1.0, o.gained)) for o in outcomes
     ]
-    changed = high.enhance(tried, cast(Designer, designer), 1, constrained=False)
-    assert (
-        changed["learned"] is None and changed["designer"] is designer and changed["instructions"]
-    )
-    nothing = DualLevelEnhancementKit().enhance(outcomes, cast(Designer, designer), 1)
-    assert nothing == {"designer": designer, "instructions": [], "credits": [], "learned": None}
+    same, step = high.enhance(tried, designer, 1, constrained=False)
+    assert step.weights is None and step.learned == {} and same is designer and step.instructions
+    nothing = DualLevelEnhancementKit().enhance(outcomes, designer, 1)
+    assert nothing == (designer, EnhancementStep())

@@ -10,8 +10,16 @@ import numpy as np
 import pytest
 
 from se_rl.data.cache import cache_folder
-from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
-from se_rl.llm.catalog import KNOWN
+from se_rl.llm.backends import (
+    Abilities,
+    Designer,
+    LlmError,
+    Proposal,
+    Request,
+    Unsupported,
+    as_trainable,
+)
+from se_rl.llm.catalog import KNOWN, abilities_of
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.llm.commands import model_rows, pull_model
 from se_rl.llm.endpoint import EndpointDesigner
@@ -21,7 +29,7 @@ from se_rl.llm.generator import (
     LLMComponentGenerator,
     open_designer,
 )
-from se_rl.llm.ledger import Failure
+from se_rl.llm.ledger import Failure, Ledger
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.static_check import check_source
 from se_rl_benchmarks.bench_llm import bench_llm
@@ -35,6 +43,8 @@ class Scripted:
     """A designer whose answers a function chooses; remembers what it was asked."""
 
     name = "scripted"
+    abilities = Abilities(metered=True)
+    ledger = Ledger()
 
     def __init__(self, answer: Callable[[Request, int], str | None]) -> None:
         self._answer = answer
@@ -57,9 +67,9 @@ class Scripted:
 
 
 class Local(Scripted):
-    """The same with weights at hand, as far as the generator can see."""
+    """The same, held to a grammar as a small local model is."""
 
-    def log_probs(self, proposals: Sequence[Proposal]) -> None: ...
+    abilities = Abilities(constrained=True, free_python=False)
 
 
 class StaticStage:
@@ -190,10 +200,34 @@ def test_the_mode_can_be_chosen() -> None:
         and DesignGenerator(remote, mode="grammar").constrained
     )
     coder = Local(lambda request, i: GOOD)
-    coder.name = "qwen-coder"
+    coder.abilities = abilities_of("qwen-coder")
     assert not DesignGenerator(coder).constrained
     with pytest.raises(ValueError, match="mode is 'json'"):
         DesignGenerator(local, mode="json")  # type: ignore[arg-type]
+
+
+def test_what_a_model_can_do_is_known_by_its_name() -> None:
+    small, coder = abilities_of("smollm2"), abilities_of("qwen-coder")
+    assert small.needs_grammar and small.learns and not small.metered
+    assert coder.constrained and not coder.needs_grammar and coder.learns
+    assert abilities_of("owner/model") == abilities_of("a/folder") == small
+    assert abilities_of("http://localhost:1/v1#m") == Abilities(metered=True)
+
+
+def test_a_writer_without_abilities_is_taken_for_one_that_writes_python() -> None:
+    class Writer:
+        name = "plain"
+
+        def propose(self, request: Request, n: int) -> list[Proposal]:
+            return [Proposal(GOOD, request=request)] * (n - 1)
+
+    generator = DesignGenerator(Writer(), StaticStage())  # type: ignore[arg-type]
+    assert generator.designer.abilities == Abilities() and not generator.constrained
+    first, second = generator.generate("reward", 2)
+    assert first.is_valid and second.faults == ("no answer from plain",)
+    assert as_trainable(generator.designer) is None
+    with pytest.raises(LlmError, match="int is not a designer"):
+        open_designer(3)  # type: ignore[arg-type]
 
 
 def test_component_calls_return_source() -> None:
@@ -306,7 +340,7 @@ def test_the_real_model_writes_a_valid_reward(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_designer_is_opened_by_address() -> None:
     designer = open_designer("http://localhost:1/v1#my-model", prices=(0.2, 0.6))
-    assert isinstance(designer, EndpointDesigner) and designer.model == "my-model"
+    assert isinstance(designer, EndpointDesigner) and designer.name == "my-model"
     assert designer._usd_per_million == (0.2, 0.6)
     with pytest.raises(LlmError, match="behind a #"):
         open_designer("http://localhost:1/v1")

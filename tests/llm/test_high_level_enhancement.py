@@ -23,14 +23,7 @@ from se_rl.config import ConfigError
 from se_rl.data.cache import cache_folder
 from se_rl.llm.backends import LlmError, Proposal, Request, Unsupported
 from se_rl.llm.catalog import resolve
-from se_rl.llm.high_level_enhancement import (
-    NOISE_RATIO,
-    HighLevelEnhancement,
-    InstructionPopulation,
-    PerformanceBuffer,
-    Tried,
-    new_instruction,
-)
+from se_rl.llm.high_level_enhancement import HighLevelEnhancement
 from se_rl.llm.instruction_grammar import (
     ADVICE,
     ADVICE_BYTES,
@@ -38,16 +31,20 @@ from se_rl.llm.instruction_grammar import (
     MACRO,
     MOST_WORDS,
     SHARPER,
+    Tried,
     cleaned,
     crossed,
     instruction_grammar,
     mutated,
     random_advice,
 )
+from se_rl.llm.instruction_population import InstructionPopulation, new_instruction
 from se_rl.llm.local import LocalDesigner
+from se_rl.llm.performance_buffer import NOISE_RATIO, PerformanceBuffer
 from se_rl.llm.prompts import HIDDEN, anonymous, build_prompt, default_macro, default_micro
 from se_rl.market.profile import PROFILE_RANGES, MarketProfile
 from se_rl.modules.kinds import KINDS as MODULE_KINDS
+from se_rl.records.enhancement import InstructionCredit
 from se_rl.records.entries import DEFAULT, Instruction, key_of
 
 REAL_CACHE = cache_folder()  # the user's own, asked for before tests get a private cache
@@ -60,7 +57,7 @@ def advice(kind: str, number: int) -> Instruction:
 
 
 def credits(population: InstructionPopulation) -> dict[str, float]:
-    return {row["id"]: row["credit"] for row in population.rows()}
+    return {booked.id: booked.credit for booked in population.credits()}
 
 
 def filled(
@@ -76,16 +73,15 @@ def filled(
 
 
 def test_it_starts_with_the_defaults() -> None:
-    rows = InstructionPopulation().rows()
-    assert [(row["kind"], row["text"]) for row in rows] == [
+    population = InstructionPopulation()
+    members = population.members()
+    assert [(one.kind, one.text) for one in members] == [
         (MACRO, default_macro()),
         *((name, default_micro(name)) for name in MODULE_KINDS),
     ]
-    assert all(
-        row["id"] == key_of(row["kind"], row["text"])[:12] and row["credit"] == row["uses"] == 0
-        for row in rows
-    )
-    assert json.loads(json.dumps(rows))[0]["operator"] == DEFAULT
+    assert all(one.id == key_of(one.kind, one.text)[:12] for one in members)
+    assert all(one.operator == DEFAULT for one in members)
+    assert population.credits() == [InstructionCredit(one.id, 0.0, 0) for one in members]
 
 
 def test_bad_settings_are_refused_in_one_line() -> None:
@@ -99,7 +95,7 @@ def test_bad_settings_are_refused_in_one_line() -> None:
         population.add(advice("poem", 1))
     assert new_instruction("reward", "Sell AAPL.", operator="mutation").text == f"Sell {HIDDEN}."
     for id, gain in (("nobody", 1.0), (population.best(MACRO).id, float("nan"))):
-        with pytest.raises(ValueError, match="give a known one"):
+        with pytest.raises(ValueError, match="give a known instruction"):
             population.credit(id, gain)
 
 
@@ -121,7 +117,7 @@ def test_the_population_keeps_its_laws(
     steps: list[tuple[str, str, int, float]], limit: int
 ) -> None:
     population, rng = InstructionPopulation(limit), np.random.default_rng(1)
-    defaults = {row["id"] for row in population.rows()}
+    defaults = {one.id for one in population.members()}
     for action, kind, number, gain in steps:
         before, best = credits(population), {name: population.best(name).id for name in KINDS}
         newcomer = advice(kind, number)
@@ -186,17 +182,15 @@ def test_credit_is_the_closed_form(rounds: list[list[tuple[float, float]]]) -> N
             population.credit(id, gain, weight=weight)
         if i < len(rounds) - 1:
             population.age()
-    (row,) = [row for row in population.rows() if row["id"] == id]
-    assert row["credit"] == pytest.approx(gained / (weights + 4), abs=1e-9)
-    assert row["uses"] == sum(map(len, rounds))
+    (booked,) = [one for one in population.credits() if one.id == id]
+    assert booked.credit == pytest.approx(gained / (weights + 4), abs=1e-9)
+    assert booked.uses == sum(map(len, rounds))
 
 
 @pytest.mark.parametrize("shift", [0.0, -30.0])
 def test_draws_follow_credit_whatever_its_sign(shift: float) -> None:
     population, ids = filled("reward", [shift + gain for gain in (-2.0, 0.0, 1.0, 5.0)], replay=0.0)
-    ids.append(
-        next(row["id"] for row in population.rows() if row["text"] == default_micro("reward"))
-    )
+    ids.append(next(one.id for one in population.members() if one.text == default_micro("reward")))
     population.credit(ids[-1], shift)
     values = credits(population)
     heights = np.array([values[id] for id in ids])
@@ -570,7 +564,7 @@ def test_free_writers_reflect_on_what_worked_and_what_failed() -> None:
     assert Counter(one.operator for one in flat).keys() == {"mutation", "crossover", "reflection"}
     assert {one.kind for one in flat} == {MACRO, "reward", "network"} and max(map(len, made)) == 3
     assert all(max(Counter(i.operator for i in group).values(), default=0) <= 1 for group in made)
-    ids = {row["id"] for row in one.population.rows()}
+    ids = {member.id for member in one.population.members()}
     assert {i.id for i in flat} < ids and all(set(i.parents) <= ids and i.parents for i in flat)
     assert all(i.id == key_of(i.kind, i.text)[:12] and i.text == anonymous(i.text) for i in flat)
     assert all(len(i.parents) == 2 for i in flat if i.operator == "crossover")

@@ -18,7 +18,7 @@ from tiny_outcomes import drawn, outcomes_of, share
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 from se_rl.config import ConfigError
-from se_rl.llm.backends import Designer, LlmError, Proposal, Request, Unsupported
+from se_rl.llm.backends import Abilities, Designer, LlmError, Proposal, Request, Unsupported
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.low_level_enhancement import (
     DesignOutcome,
@@ -207,10 +207,9 @@ def test_what_pays_becomes_likelier_and_stays_near_the_untouched_model(
             cast(Designer, designer),
         )
         for step in range(8):
-            learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
-            assert learned.moved and not learned.reason and learned.stats["drift"] < 1e-3
-            learner = learned.designer
-        ends[kl_coef] = share(learner), learned.stats
+            learner, learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
+            assert learned.moved and not learned.reason and learned.measured["drift"] < 1e-3
+        ends[kl_coef] = share(learner), dict(learned.measured)
     (free, stats), (held, near) = ends[0.05], ends[1.0]
     assert free > share(designer) + 0.2 and free > held > share(designer) - 0.05
     assert (
@@ -233,7 +232,7 @@ def test_repeats_become_rarer(designer: LocalDesigner) -> None:
     known = [p.text for p in proposals[::3]]
     outcomes = [DesignOutcome(p, 0.5, repeated=p.text in known) for p in proposals]
     for _ in range(4):
-        learner = lle.learn(learner, outcomes, seed=0).designer
+        learner, _ = lle.learn(learner, outcomes, seed=0)
     change = (cast(Any, learner).log_probs(proposals) - designer.log_probs(proposals)).numpy()
     repeated = np.array([outcome.repeated for outcome in outcomes])
     assert change[repeated].mean() < -0.2 < 0.0 < change[~repeated].mean()
@@ -243,10 +242,10 @@ def test_steps_are_refused_with_a_reason(designer: LocalDesigner) -> None:
     lle, proposals = LowLevelEnhancement(), drawn(designer, 1, n=4)
 
     def refusal(outcomes: list[DesignOutcome], by: Any = designer) -> str:
-        learned = lle.learn(by, outcomes, seed=0)
-        assert not learned.moved and learned.designer is by and "\n" not in learned.reason
-        assert all(np.isfinite(value) for value in learned.stats.values())
-        return learned.reason
+        same, refused = lle.learn(by, outcomes, seed=0)
+        assert not refused.moved and same is by and "\n" not in refused.reason
+        assert all(np.isfinite(value) for value in refused.measured.values())
+        return refused.reason
 
     assert "none of 0 groups" in refusal([])
     assert "none of 3 groups" in refusal([DesignOutcome(p, None) for p in proposals])
@@ -263,13 +262,14 @@ def test_steps_are_refused_with_a_reason(designer: LocalDesigner) -> None:
 
     class Remote:
         name = "remote"
+        abilities = Abilities()
 
     assert "out of reach" in refusal(outcomes_of(proposals), by=Remote())
 
 
 def steps(designer: Any, lle: LowLevelEnhancement, numbers: Sequence[int]) -> Any:
     for number in numbers:
-        designer = lle.learn(designer, outcomes_of(drawn(designer, number)), seed=7).designer
+        designer, _ = lle.learn(designer, outcomes_of(drawn(designer, number)), seed=7)
     return designer
 
 
@@ -291,14 +291,11 @@ def test_adapters_learn_on_bit_for_bit(designer: LocalDesigner, folder: Path) ->
 def test_a_step_that_is_known_is_loaded_and_still_remembered(designer: LocalDesigner) -> None:
     lle, again = LowLevelEnhancement(), LowLevelEnhancement()
     outcomes = outcomes_of(drawn(designer, 0))
-    made = lle.learn(cast(Designer, designer), outcomes, seed=7).designer
+    made, _ = lle.learn(designer, outcomes, seed=7)
     stored = adapter_bytes(cast(Any, made))
-    loaded = again.learn(cast(Designer, designer), outcomes, seed=7, stored=stored)
-    assert loaded.moved and adapter_bytes(cast(Any, loaded.designer)) == stored
-    both = [
-        adapter_bytes(steps(d, memory, [1]))
-        for d, memory in ((made, lle), (loaded.designer, again))
-    ]
+    loaded, known = again.learn(designer, outcomes, seed=7, stored=stored)
+    assert known.moved and adapter_bytes(cast(Any, loaded)) == stored
+    both = [adapter_bytes(steps(d, memory, [1])) for d, memory in ((made, lle), (loaded, again))]
     forgetful = steps(load_adapter(designer, stored), LowLevelEnhancement(), [1])
     assert both[0] == both[1] != adapter_bytes(forgetful)
 
@@ -319,7 +316,7 @@ def test_adapters_of_other_models_and_broken_ones_are_refused(
         content[:-9],
         content.replace(b'"__metadata__"', b'"__metadatum_"', 1),
     ):
-        with pytest.raises(LlmError, match="no whole adapter"):
+        with pytest.raises(LlmError, match="not a complete adapter"):
             load_adapter(designer, broken)
     with pytest.raises(Unsupported, match="nothing to save"):
         adapter_bytes(designer)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_model import GRAMMAR, MESSAGES, build_model
 
-from se_rl.llm.backends import Designer, Proposal, Request, Unsupported
+from se_rl.llm.backends import Abilities, Designer, Proposal, Request
+from se_rl.llm.catalog import abilities_of
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.llm.generator import DesignGenerator
-from se_rl.llm.ledger import Ledger
+from se_rl.llm.ledger import Failure, Ledger, as_metered
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.recorded import RecordedDesigner, RecordedValidator
 from se_rl.records.archive import Archive
@@ -30,13 +31,15 @@ class Remote:
     """A model that answers with a number, costs money, fails for a while where told to, and cannot learn."""
 
     name = "remote"
+    abilities = Abilities(metered=True)
 
     def __init__(self, *, failures: int = 0) -> None:
-        self.ledger, self.calls, self._failures = Ledger(), 0, failures
+        self.ledger, self.failures = Ledger(), list[Failure]()
+        self.calls, self._silent_calls = 0, failures
 
     def propose(self, request: Request, n: int) -> list[Proposal]:
         self.calls += 1
-        silent = self.calls <= self._failures
+        silent = self.calls <= self._silent_calls
         used: dict[str, Any] = {
             "tokens_in": 10,
             "tokens_out": 0 if silent else 7 * n,
@@ -49,11 +52,6 @@ class Remote:
         return [
             Proposal(text, 10, output_tokens=7, model=self.name, request=request) for text in texts
         ]
-
-    def update(
-        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
-    ) -> dict[str, float]:
-        raise Unsupported("remote cannot be trained")
 
 
 @pytest.fixture
@@ -84,7 +82,7 @@ def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(
     archive: Archive, folder: Path
 ) -> None:
     model = LocalDesigner(folder, threads=1).new_adapter("dek")
-    first = RecordedDesigner(cast(Designer, model), archive)
+    first = RecordedDesigner(lambda: model, archive)
     written = first.propose(REQUEST, 4)
     direct = model.propose(REQUEST, 4)
     assert all(
@@ -92,7 +90,7 @@ def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(
         for a, b in zip(written, direct, strict=True)
     )
 
-    again = RecordedDesigner(_never, archive, name=model.name, adapter=model.adapter, local=True)
+    again = RecordedDesigner(_never, archive, name=model.name, adapter=model.adapter)
     stored = again.propose(REQUEST, 4)
     assert all(_same(a, b) for a, b in zip(written, stored, strict=True))
     assert (
@@ -103,7 +101,7 @@ def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(
         and stored[0].drawn
     )
     assert np.array_equal(model.log_probs(stored), model.log_probs(written))
-    assert first.update(stored, [1.0, -1.0, 0.5, -0.5])["drawn_tokens"] > 0
+    assert model.update(stored, [1.0, -1.0, 0.5, -0.5])["drawn_tokens"] > 0
 
     call = archive.calls()[0]
     assert first.adapter == "dek@1" and (call.model, call.adapter, call.key) == (
@@ -123,7 +121,7 @@ def test_a_local_model_is_asked_once_and_can_be_learnt_from_afterwards(
 
 def test_a_call_is_known_by_all_that_its_answer_depends_on(archive: Archive) -> None:
     model = Remote()
-    designer = RecordedDesigner(model, archive)
+    designer = RecordedDesigner(lambda: model, archive)
     others = {"prompt": "x", "grammar": None, "max_tokens": 61, "temperature": 0.5, "seed": 6}
     requests = [REQUEST, *(replace(REQUEST, **{name: value}) for name, value in others.items())]  # type: ignore[arg-type]
     for _ in range(2):
@@ -142,26 +140,29 @@ def test_a_call_is_known_by_all_that_its_answer_depends_on(archive: Archive) -> 
 
 
 def test_a_closed_model_is_not_opened_for_what_is_known(archive: Archive) -> None:
-    for local in (True, False):
-        closed = RecordedDesigner(_never, archive, name="tiny", local=local)
-        assert isinstance(closed, Designer) and closed.name == "tiny" and closed.adapter is None
-        assert hasattr(closed, "log_probs") == local
+    for name, local in {"tiny": True, "qwen-coder": False, "http://host/v1#tiny": False}.items():
+        told = abilities_of(name)
+        closed = RecordedDesigner(_never, archive, name=name, abilities=told)
+        assert isinstance(closed, Designer) and closed.name == name and closed.adapter is None
+        assert closed.abilities == replace(told, learns=False)
         assert DesignGenerator(closed, validator=_Judge()).constrained == local
-    opened = RecordedDesigner(Remote, archive)  # a class is a function that opens one
-    assert (
-        opened.name == "remote"
-        and not hasattr(opened, "log_probs")
-        and opened.ledger.totals.attempts == 0
-    )
-    with pytest.raises(Unsupported):
-        opened.update([], [])
+
+
+def test_a_wrapper_passes_on_what_its_model_can_do(archive: Archive, folder: Path) -> None:
+    remote = RecordedDesigner(Remote, archive)  # a class is a function that opens one
+    assert remote.name == "remote" and remote.abilities == Abilities(metered=True)
+    assert remote.ledger.totals.attempts == 0 and remote.failures == []
+    assert as_metered(remote) is remote
+    local = RecordedDesigner(lambda: LocalDesigner(folder, threads=1), archive)
+    assert local.abilities == Abilities(constrained=True, free_python=False)
+    assert local.ledger.totals.attempts == 0 and local.failures == ()
     with pytest.raises(AttributeError):
-        opened.__deepcopy__  # noqa: B018
+        local.new_adapter  # type: ignore[attr-defined] # noqa: B018
 
 
 def test_money_and_tokens_are_the_ledgers_and_silence_is_asked_again(archive: Archive) -> None:
     model = Remote(failures=2)
-    designer = RecordedDesigner(model, archive)
+    designer = RecordedDesigner(lambda: model, archive)
     assert designer.propose(REQUEST, 2) == [] == designer.propose(REQUEST, 2)
     assert not archive.calls()
     answers = designer.propose(REQUEST, 2)
@@ -181,7 +182,7 @@ def test_money_and_tokens_are_the_ledgers_and_silence_is_asked_again(archive: Ar
 
 def test_a_damaged_reply_is_asked_for_again_once(archive: Archive) -> None:
     model = Remote()
-    designer = RecordedDesigner(model, archive)
+    designer = RecordedDesigner(lambda: model, archive)
     first = designer.propose(REQUEST, 2)
     key, sha = designer.last_key, archive.calls()[0].reply
     (archive.blobs / sha[:2] / sha[2:]).write_bytes(b"{}")
@@ -199,7 +200,7 @@ def test_a_damaged_reply_is_asked_for_again_once(archive: Archive) -> None:
 
 
 def test_an_answer_can_be_traced_to_its_call(archive: Archive) -> None:
-    designer = RecordedDesigner(Remote(), archive)
+    designer = RecordedDesigner(Remote, archive)
     first, key = designer.propose(REQUEST, 3), designer.last_key
     later = designer.propose(replace(REQUEST, seed=6), 2)
     assert [designer.call_of(p) for p in first] == [(key, 0), (key, 1), (key, 2)]
@@ -247,7 +248,7 @@ def test_any_answer_comes_back_as_it_was_and_its_bytes_are_the_same(
             tempfile.TemporaryDirectory() as place,
             Archive.open(Path(place) / "a.sqlite") as archive,
         ):
-            RecordedDesigner(Fixed(), archive).propose(REQUEST, 3)
+            RecordedDesigner(Fixed, archive).propose(REQUEST, 3)
             stored = RecordedDesigner(_never, archive, name="remote").propose(REQUEST, 3)
             assert all(_same(a, b) for a, b in zip(proposals, stored, strict=True))
             replies.add(archive.calls()[0].reply)

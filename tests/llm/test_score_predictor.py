@@ -14,7 +14,7 @@ from tiny_model import GRAMMAR, MESSAGES, build_model
 from tiny_outcomes import drawn, outcomes_of, share
 
 from se_rl.llm.backends import Designer, Proposal, Request
-from se_rl.llm.decoding import Choices, choices
+from se_rl.llm.likelihood import Choices, choices
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement, adapter_bytes
 from se_rl.llm.score_predictor import ScorePredictor, fit_predictor, ste_gradient
@@ -111,13 +111,12 @@ def test_straight_through_raises_the_predicted_score(designer: LocalDesigner) ->
     lle = LowLevelEnhancement(LoRAConfig(estimator="ste", learning_rate=3e-3, diversity=0.0))
     learner: Any = designer
     for step in range(6):
-        learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
+        learner, learned = lle.learn(learner, outcomes_of(drawn(learner, step)), seed=3)
         assert (
-            learned.stats["ste"] == 1.0
-            and learned.stats["ste_correlation"] > 0.2
+            learned.measured["ste"] == 1.0
+            and learned.measured["ste_correlation"] > 0.2
             and not learned.reason
         )
-        learner = learned.designer
     predictor = fit_predictor(designer.embeddings, list(lle._pairs))
     before, after = (
         np.mean([predictor.predict(p.tokens or ()) for p in drawn(d, 77, n=30)])
@@ -131,10 +130,10 @@ def test_with_few_designs_the_straight_through_option_says_that_reinforce_was_us
 ) -> None:
     outcomes, both = outcomes_of(drawn(designer, 1, n=5)), []
     for estimator in ("ste", "reinforce"):
-        learned = LowLevelEnhancement(LoRAConfig(estimator=estimator)).learn(
+        learner, learned = LowLevelEnhancement(LoRAConfig(estimator=estimator)).learn(
             cast(Designer, designer), outcomes, seed=1
         )
-        both.append((learned.reason, learned.moved, adapter_bytes(cast(Any, learned.designer))))
+        both.append((learned.reason, learned.moved, adapter_bytes(cast(Any, learner))))
     assert (
         "15 scored designs are too few" in both[0][0]
         and "REINFORCE was used" in both[0][0]

@@ -7,19 +7,21 @@ when something new must be written or learnt.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
 
-from se_rl.llm.backends import Designer, Proposal, Request
+from se_rl.llm.backends import Abilities, Designer, Proposal, Request, TrainableDesigner
+from se_rl.llm.catalog import abilities_of
+from se_rl.llm.design_outcomes import DesignOutcome
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.generator import DesignGenerator, Validator, open_designer
-from se_rl.llm.low_level_enhancement import DesignOutcome, LearningStep
 from se_rl.llm.recorded import RecordedDesigner, RecordedValidator
 from se_rl.records.archive import Archive
+from se_rl.records.enhancement import EnhancementStep, WeightUpdate
 from se_rl.records.entries import Adapter, key_of
 
 UNTOUCHED, ADAPTED = "untouched", "adapted"
@@ -44,18 +46,23 @@ class Designers:
     ) -> None:
         self.name, self.archive, self.seed, self.prices = name, archive, seed, prices
         self._given: Designer | None = designer
-        self._live: Any = None
+        self._live: TrainableDesigner | None = None
         self._all: list[RecordedDesigner] = []
         self._validator = RecordedValidator(validator, archive)
         self._version: Adapter | None = None
         self._writers = {UNTOUCHED: self._writer(None)}
 
     @cached_property
-    def base(self) -> Any:
+    def base(self) -> Designer:
         """The untouched model, loaded when first needed."""
         return self._given or open_designer(
             self.name, threads=1, prices=self.prices
         )  # one thread: the same bits on any machine
+
+    @property
+    def abilities(self) -> Abilities:
+        """What the model of this name can do; nothing is loaded to know it."""
+        return abilities_of(self.name)
 
     @property
     def constrained(self) -> bool:
@@ -83,7 +90,7 @@ class Designers:
 
     def enhance(
         self, kit: DualLevelEnhancementKit, outcomes: Sequence[DesignOutcome], iteration: int
-    ) -> dict[str, Any]:
+    ) -> EnhancementStep:
         """Let both levels learn; a step on the weights that stands in the archive is not made again."""
         told = [[o.prompt, o.proposal.text, o.gain, o.repeated] for o in outcomes]
         settings = asdict(kit.low.config) if kit.low else {}
@@ -92,17 +99,17 @@ class Designers:
         if stored and stored["adapter"] and not self.archive.has_blob(stored["adapter"]["weights"]):
             stored = None  # its weights are damaged: make the step again
         known = b"" if stored else None
-        changed = kit.enhance(outcomes, self, iteration, constrained=self.constrained, stored=known)
-        if kit.low is None:
-            return {**changed, "learned": {}}
+        _, step = kit.enhance(outcomes, self, iteration, constrained=self.constrained, stored=known)
+        if step.weights is None:
+            return step
         if stored is None:
-            stored = self._stored_step(changed["learned"], iteration)
+            stored = self._stored_step(step.weights, iteration)
             self.archive.append("learnt", key, stored)
         if stored["adapter"]:
             self._version = Adapter(**stored["adapter"])
             self.archive.add_adapter(self._version)
             self._writers[ADAPTED] = self._writer(self._version)
-        return {**changed, "learned": stored["stats"]}
+        return replace(step, weights=WeightUpdate.from_row(stored["stats"]))
 
     # the version in use, as the kit sees it
 
@@ -123,46 +130,53 @@ class Designers:
 
     def new_adapter(self, label: str, **settings: Any) -> Designers:
         """Begin the first adapter; it is in use once it has learnt."""
-        self._live = self.base.new_adapter(label, **settings)
+        self._live = cast(TrainableDesigner, self.base).new_adapter(label, **settings)
         return self
 
     def with_adapter_bytes(self, content: bytes) -> Designers:
         """A step that is known: its weights are read from the archive when they are needed."""
         return self
 
+    def adapter_bytes(self) -> bytes:
+        """The weights in use as one file."""
+        return self._adapted().adapter_bytes()
+
     @property
     def embeddings(self) -> Tensor:
         """The model's token embeddings, for the score predictor."""
-        return self.base.embeddings
+        return cast(TrainableDesigner, self.base).embeddings
 
-    def _stored_step(self, learned: LearningStep, iteration: int) -> dict[str, Any]:
+    def _stored_step(self, update: WeightUpdate, iteration: int) -> dict[str, Any]:
         """What a step did, as the archive keeps it."""
         numbers = {
-            name: float(value) for name, value in learned.stats.items() if np.isfinite(value)
+            name: float(value) for name, value in update.measured.items() if np.isfinite(value)
         }
-        stats = {**numbers, "moved": learned.moved, "reason": learned.reason}
-        if not learned.moved:
+        stats = replace(update, measured=numbers).to_row()
+        if not update.moved:
             return {"adapter": None, "stats": stats}
-        weights = self.archive.put_blob(self._live.adapter_bytes())
-        version = Adapter(str(self._live.adapter), self.adapter or "", weights, iteration, numbers)
+        made = self._live  # the version in use is still the one before
+        assert made is not None
+        weights = self.archive.put_blob(made.adapter_bytes())
+        version = Adapter(str(made.adapter), self.adapter or "", weights, iteration, numbers)
         return {"adapter": asdict(version), "stats": stats}
 
-    def _adapted(self) -> Any:
+    def _adapted(self) -> TrainableDesigner:
         """The weights in use, read from the archive where this process did not make them."""
         if self._version and (self._live is None or self._live.adapter != self._version.id):
-            self._live = self.base.with_adapter_bytes(self.archive.blob(self._version.weights))
+            base = cast(TrainableDesigner, self.base)
+            self._live = base.with_adapter_bytes(self.archive.blob(self._version.weights))
+        assert self._live is not None, "no step has been made on the weights"
         return self._live
 
     def _writer(self, version: Adapter | None) -> DesignGenerator:
         """The generator of a version; a version that is no longer in use is never asked anything new."""
         inner = self._adapted if version else (lambda: self.base)
-        local = not self.name.startswith(("http://", "https://"))
         designer = RecordedDesigner(
             inner,
             self.archive,
             name=self.name,
             adapter=version.id if version else None,
-            local=local,
+            abilities=self.abilities,
         )
         self._all.append(designer)
         return DesignGenerator(designer, self._validator)

@@ -9,7 +9,8 @@ import numpy as np
 
 from se_rl.core.operators import Proposed
 from se_rl.core.search import Search
-from se_rl.records.iterations import EnhancementStep, IterationSummary
+from se_rl.records.enhancement import EnhancementStep
+from se_rl.records.iterations import IterationSummary
 
 
 def summarise(

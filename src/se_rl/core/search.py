@@ -15,12 +15,12 @@ from se_rl.core.known_designs import KnownDesigns
 from se_rl.core.operators import Proposed
 from se_rl.core.proposer import Proposer, search_rng
 from se_rl.core.stopping import StopRule
+from se_rl.llm.design_outcomes import DesignOutcome
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
-from se_rl.llm.high_level_enhancement import Tried
-from se_rl.llm.low_level_enhancement import DesignOutcome
+from se_rl.llm.instruction_grammar import Tried
 from se_rl.records.archive import Archive
+from se_rl.records.enhancement import EnhancementStep
 from se_rl.records.entries import DEFAULT, Candidate, EventListener, design_id, key_of
-from se_rl.records.iterations import EnhancementStep, InstructionCredit
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.evaluator import Evaluator
 from se_rl.scoring.ladder import Ladder
@@ -110,17 +110,13 @@ class Search:
     ) -> EnhancementStep:
         """Step 4: better prompts and better weights, from what the designs gained."""
         outcomes = [self._outcome(one, gains) for one in designs if one.proposal is not None]
-        changed = self.designers.enhance(self.kit, outcomes, iteration)
-        credits = []
-        for row in changed["credits"]:
-            payload = {"instruction": row["id"], "credit": row["credit"], "uses": row["uses"]}
-            self._event("credit", key_of("credit", iteration, row["id"]), payload)
-            credits.append(InstructionCredit(row["id"], row["credit"], row["uses"]))
-        for instruction in changed["instructions"]:
+        step = self.designers.enhance(self.kit, outcomes, iteration)
+        for booked in step.credits:
+            payload = {"instruction": booked.id, "credit": booked.credit, "uses": booked.uses}
+            self._event("credit", key_of("credit", iteration, booked.id), payload)
+        for instruction in step.instructions:
             self.designs.add_instruction(instruction)
-        return EnhancementStep(
-            tuple(credits), tuple(changed["instructions"]), changed["learned"] or {}
-        )
+        return step
 
     def converged(self, iteration: int) -> str:
         """Step 5: why the search ends here; "" where it goes on."""

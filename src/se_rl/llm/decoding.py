@@ -1,8 +1,9 @@
-"""Sampling many answers to one prompt under a grammar, with exact log-probs.
+"""Sample many answers to one prompt under a grammar, with exact log-probs.
 
-The prompt is read once and its keys and values serve every answer. Tokens that the grammar forces cost no draw, have
-log-prob 0, and are fed together with the next drawn one; an answer that ends gives its place to the next one waiting.
-No top-p, no top-k: the log-prob of an answer is that of the distribution it came from.
+The prompt is read once and its keys and values serve every answer. Tokens that the grammar forces
+cost no draw, have log-prob 0, and are fed together with the next drawn one; an answer that ends
+gives its row to the next one waiting. There is no top-p and no top-k: the log-prob of an answer is
+that of the distribution it came from.
 """
 
 from __future__ import annotations
@@ -17,18 +18,16 @@ import torch
 from torch import Tensor
 
 from se_rl.llm.attention import PromptCache, forward, logits
-from se_rl.llm.backends import LlmError, Proposal
+from se_rl.llm.backends import LlmError
 
-BATCH_ROWS, GPU_BATCH_ROWS = (
-    32,
-    256,
-)  # more gains little; answers that end make room for waiting ones
+BATCH_ROWS, GPU_BATCH_ROWS = 32, 256
+"""Answers sampled at once; more gains little."""
 _NEVER = -1e30  # a log-prob no token has; finite, so that gradients stay numbers
 
 
 @dataclass(eq=False)
 class Answer:
-    """One sampled answer in the making: its tokens, which of them were drawn, and from what they were drawn."""
+    """An answer being sampled: its tokens, which of them were drawn, and from what."""
 
     uniforms: npt.NDArray[np.float64]
     matcher: Any = None
@@ -41,29 +40,35 @@ class Answer:
     allowed: npt.NDArray[np.uint8] | None = None
     hidden: Tensor | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model has read all its tokens and the next one can be drawn."""
+        return self.fed == len(self.tokens) and not self.finish
 
-def _log_softmax(
+
+def masked_log_softmax(
     model: Any, hidden: Tensor, allowed: npt.NDArray[np.uint8] | None, temperature: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Log-probs [N, U] under masks and temperature, and the U token numbers they belong to."""
     size = model.get_output_embeddings().weight.shape[0]
     if allowed is None:
-        return (logits(model, hidden, None) / temperature).log_softmax(-1), torch.arange(
-            size, device=hidden.device
-        )
+        scores = logits(model, hidden, None) / temperature
+        return scores.log_softmax(-1), torch.arange(size, device=hidden.device)
     union = np.unpackbits(np.bitwise_or.reduce(allowed), count=size, bitorder="little")
     few = 4 * int(union.sum()) < size
     ids = np.flatnonzero(union) if few else np.arange(size)
-    closed = torch.from_numpy((allowed[:, ids >> 3] >> (ids & 7).astype(np.uint8)) & 1 == 0).to(
-        hidden.device
-    )
+    bits = (allowed[:, ids >> 3] >> (ids & 7).astype(np.uint8)) & 1  # [N, U]
+    closed = torch.from_numpy(bits == 0).to(hidden.device)
     numbers = torch.from_numpy(ids).to(hidden.device)
     scores = logits(model, hidden, numbers if few else None) / temperature
     return scores.masked_fill(closed, _NEVER).log_softmax(-1), numbers
 
 
 class Sampler:
-    """Draws answers to one prompt. `ends` are the tokens that end an answer, `matcher` (llguidance) its grammar."""
+    """Draws answers to one prompt.
+
+    `ends` are the tokens that end an answer, `matcher` (llguidance) is its grammar.
+    """
 
     def __init__(
         self,
@@ -75,13 +80,12 @@ class Sampler:
         matcher: Any = None,
         fast_forward: bool = True,
     ) -> None:
-        self.model, self.ends, self.max_tokens, self.temperature = (
-            model,
-            ends,
-            max_tokens,
-            temperature,
-        )
-        self.matcher, self.fast_forward = matcher, fast_forward
+        self.model = model
+        self.ends = ends
+        self.max_tokens = max_tokens
+        self.temperature = temperature
+        self.matcher = matcher
+        self.fast_forward = fast_forward
         self.rows = BATCH_ROWS if model.device.type == "cpu" else GPU_BATCH_ROWS
         self.vocabulary = model.get_output_embeddings().weight.shape[0]
 
@@ -89,30 +93,30 @@ class Sampler:
     def sample(
         self, prompt: Sequence[int], n: int, *, seed: int, cache: PromptCache | None = None
     ) -> list[Answer]:
-        """n answers; `cache` may hold a beginning of the prompt and is left as it was. Answer i draws from (seed, i)."""
-        uniforms = [np.random.default_rng([seed, i]).random(self.max_tokens) for i in range(n)]
+        """n answers, of which answer i draws its numbers from (seed, i).
+
+        `cache` may hold the start of the prompt; it stays as it was.
+        """
         opening = Answer(uniforms=np.empty(0), matcher=self.matcher and self.matcher.deep_copy())
         self._force(opening)
         cache = cache.fork() if cache else PromptCache()
         opened = [*prompt, *opening.tokens][cache.length :]
         opening.hidden = read(self.model, opened, cache)
-        waiting = [self._copy(opening, u) for u in uniforms]
+        waiting: list[Answer] = []
+        for i in range(n):
+            uniforms = np.random.default_rng([seed, i]).random(self.max_tokens)
+            waiting.append(self._copy(opening, uniforms))
         answers = list(waiting)
-        active: list[Answer] = []  # answer i of it has row i of the cache
+        active: list[Answer] = []  # active[i] has row i of the cache
         while waiting or active:
             while waiting and len(active) < self.rows:
                 active.append(waiting.pop(0))
-            self._draw(
-                [
-                    answer
-                    for answer in active
-                    if answer.fed == len(answer.tokens) and not answer.finish
-                ]
-            )
-            for row in reversed([i for i, answer in enumerate(active) if answer.finish]):
-                cache.drop(row, len(active) - 1)
-                active[row] = active[-1]
-                active.pop()
+            self._draw([answer for answer in active if answer.is_ready])
+            for row in reversed(range(len(active))):
+                if active[row].finish:
+                    cache.drop(row, len(active) - 1)
+                    active[row] = active[-1]
+                    active.pop()
             if active and not (waiting and len(active) < self.rows):
                 self._feed(active, cache, len(opening.tokens))
         return answers
@@ -129,32 +133,16 @@ class Sampler:
         )
 
     def _draw(self, answers: list[Answer]) -> None:
-        """One token for each, by inverting the distribution function at the answer's own next uniform number."""
+        """Draw one token for each answer."""
         if not answers:
             return
         hidden = torch.stack([answer.hidden for answer in answers if answer.hidden is not None])
-        allowed = (
-            None
-            if self.matcher is None
-            else np.stack([a.allowed for a in answers if a.allowed is not None])
-        )
+        allowed = None
+        if self.matcher is not None:
+            allowed = np.stack([a.allowed for a in answers if a.allowed is not None])
         heat = torch.tensor(self.temperature or 1.0, device=hidden.device)
-        log_probs, numbers = _log_softmax(self.model, hidden, allowed, heat)
-        if self.temperature == 0.0:
-            picked = log_probs.argmax(-1, keepdim=True)
-        else:
-            cumulated = log_probs.double().exp().cumsum(-1)
-            level = torch.tensor(
-                [[a.uniforms[len(a.drawn)]] for a in answers],
-                dtype=torch.float64,
-                device=hidden.device,
-            )
-            below_one = (
-                1.0 - 1e-9
-            )  # so that rounding never leads past the last token that has a chance
-            picked = torch.searchsorted(
-                cumulated, level * below_one * cumulated[:, -1:], right=True
-            )
+        log_probs, numbers = masked_log_softmax(self.model, hidden, allowed, heat)
+        picked = self._picked(log_probs, answers)
         gains = log_probs.gather(1, picked)[:, 0].tolist()
         for answer, token, gain in zip(answers, numbers[picked[:, 0]].tolist(), gains, strict=True):
             answer.drawn.append(len(answer.tokens))
@@ -163,6 +151,17 @@ class Sampler:
                 answer.masks.append(answer.allowed)
             self._append(answer, token)
             self._force(answer)
+
+    def _picked(self, log_probs: Tensor, answers: list[Answer]) -> Tensor:
+        """Columns of the drawn tokens [N, 1]: the likeliest, or by the answers' uniform numbers."""
+        if self.temperature == 0.0:
+            return log_probs.argmax(-1, keepdim=True)
+        # the distribution function F, inverted at the answer's own next uniform number u
+        cumulated = log_probs.double().exp().cumsum(-1)
+        uniforms = [[answer.uniforms[len(answer.drawn)]] for answer in answers]
+        level = torch.tensor(uniforms, dtype=torch.float64, device=log_probs.device)
+        below_one = 1.0 - 1e-9  # rounding must not lead past the last token that has a chance
+        return torch.searchsorted(cumulated, level * below_one * cumulated[:, -1:], right=True)
 
     def _append(self, answer: Answer, token: int) -> None:
         answer.tokens.append(token)
@@ -199,18 +198,19 @@ class Sampler:
 
     def _feed(self, active: list[Answer], cache: PromptCache, opening: int) -> None:
         """Let the model read what was appended: all of it at once, or token by token."""
-        counts = [len(answer.tokens) - answer.fed if self.fast_forward else 1 for answer in active]
         device = self.model.device
-        cache.feed(counts, [answer.fed - opening for answer in active], device)
+        counts: list[int] = []
+        offsets: list[int] = []
+        tokens: list[int] = []
+        for answer in active:
+            new = answer.tokens[answer.fed :] if self.fast_forward else [answer.tokens[answer.fed]]
+            counts.append(len(new))
+            offsets.append(answer.fed - opening)
+            tokens += new
+        cache.feed(counts, offsets, device)
         assert cache.place is not None
-        tokens = [
-            t
-            for a, count in zip(active, counts, strict=True)
-            for t in a.tokens[a.fed : a.fed + count]
-        ]
-        hidden = forward(
-            self.model, torch.tensor(tokens, device=device), cache.length + cache.place[2], cache
-        )
+        positions = cache.length + cache.place[2]
+        hidden = forward(self.model, torch.tensor(tokens, device=device), positions, cache)
         for answer, count, last in zip(active, counts, np.cumsum(counts) - 1, strict=True):
             answer.fed += count
             answer.hidden = hidden[last]
@@ -221,56 +221,3 @@ def read(model: Any, tokens: Sequence[int], cache: PromptCache) -> Tensor:
     """Read on in a prompt: the last hidden state; keys and values stay in the cache."""
     positions = torch.arange(cache.length, cache.length + len(tokens))
     return forward(model, torch.tensor(tokens, device=model.device), positions, cache)[-1]
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What the model thinks of every drawn token of some proposals: log-probs [D, U], the one drawn, whose it is."""
-
-    log_probs: Tensor
-    picked: Tensor
-    owner: Tensor
-    count: int
-
-    @property
-    def totals(self) -> Tensor:
-        """Log-prob of each proposal."""
-        zeros = self.log_probs.new_zeros(self.count)
-        return zeros.index_add(0, self.owner, self.log_probs.gather(1, self.picked[:, None])[:, 0])
-
-
-def choices(model: Any, prompt: Sequence[int], proposals: Sequence[Proposal]) -> Choices:
-    """The distributions from which the proposals' tokens were drawn, with gradient; the prompt is read once for all."""
-    device, size = model.device, model.get_output_embeddings().weight.shape[0]
-    ids, positions, segment = list(prompt), list(range(len(prompt))), [-1] * len(prompt)
-    source, token, owner, heat, bits = [], [], [], [], []
-    for i, proposal in enumerate(proposals):
-        if not proposal.tokens:
-            raise LlmError(
-                f"proposal {i} has no tokens to learn from; only a local model's proposals have them"
-            )
-        drawn = range(len(proposal.tokens)) if proposal.drawn is None else proposal.drawn
-        source += [len(ids) + j - 1 if j else len(prompt) - 1 for j in drawn]
-        token += [proposal.tokens[j] for j in drawn]
-        owner += [i] * len(drawn)
-        heat += [proposal.request.temperature if proposal.request else 1.0] * len(drawn)
-        full = np.full((len(drawn), -(-size // 8)), 255, np.uint8)
-        bits.append(full if proposal.masks is None else proposal.masks)
-        ids += proposal.tokens[:-1]
-        positions += range(len(prompt), len(prompt) + len(proposal.tokens) - 1)
-        segment += [i] * (len(proposal.tokens) - 1)
-    part = torch.tensor(segment, device=device)
-    seen = ((part < 0) | (part == part[:, None])).tril()
-    hidden = forward(model, torch.tensor(ids, device=device), torch.tensor(positions), seen)[source]
-    log_probs, numbers = _log_softmax(
-        model, hidden, np.concatenate(bits), torch.tensor(heat, device=device)[:, None]
-    )
-    picked = torch.searchsorted(numbers, torch.tensor(token, device=device))
-    return Choices(
-        log_probs, picked, torch.tensor(owner, device=device, dtype=torch.long), len(proposals)
-    )
-
-
-def log_probs(model: Any, prompt: Sequence[int], proposals: Sequence[Proposal]) -> Tensor:
-    """Log-prob of each proposal, with gradient: the sampler's own up to rounding."""
-    return choices(model, prompt, proposals).totals

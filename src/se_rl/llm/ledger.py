@@ -1,4 +1,7 @@
-"""What calls to language models brought and what they used: an answer read with suspicion, each attempt booked once."""
+"""What calls to language models brought and used.
+
+An answer is read with suspicion, and each attempt is booked once.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,27 @@ import json
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, cast
 
-from se_rl.llm.backends import Request
+from se_rl.llm.backends import Designer, Request
 
 BYTES_PER_TOKEN = 4
-"""How tokens are counted where an answer does not say how many it used: a rule of thumb for English and code."""
-_USAGE = [
-    re.compile(rb'"%s"\s*:\s*(\d{1,9})\s*[,}]' % name)
-    for name in (b"prompt_tokens", b"completion_tokens")
-]
+"""A rule of thumb for English and code, used when an answer does not say how many it used."""
+_TOKENS_IN = re.compile(rb'"prompt_tokens"\s*:\s*(\d{1,9})\s*[,}]')
+_TOKENS_OUT = re.compile(rb'"completion_tokens"\s*:\s*(\d{1,9})\s*[,}]')
+
+TextAndFinish = tuple[str, Literal["stop", "length"]]
+"""The text of a choice, and whether the model ended it or the length limit did."""
 
 
 @dataclass(frozen=True)
 class Reply:
-    """How one attempt ended: `ok`, or the fault's name; `offered` counts choices, `choices` those with a text."""
+    """How one attempt ended: `ok`, or the fault's name.
+
+    `offered` counts all choices of the answer, `choices` are those with a text.
+    """
 
     outcome: str
     reason: str = ""
@@ -30,7 +37,7 @@ class Reply:
     status: int = 0
     retry_after_s: float = 0.0
     offered: int = 0
-    choices: tuple[tuple[str, Literal["stop", "length"]], ...] = ()
+    choices: tuple[TextAndFinish, ...] = ()
 
 
 def read_answer(body: bytes) -> Reply:
@@ -42,27 +49,26 @@ def read_answer(body: bytes) -> Reply:
     found = answer.get("choices") if isinstance(answer, dict) else None
     if not isinstance(found, list) or not found:
         return Reply("schema", f"no choices in the answer: {body.decode(errors='replace')}", body)
-    choices = tuple(choice for choice in map(_choice, found) if choice)
+    choices = tuple(filter(None, map(_choice, found)))
     if not choices:
         return Reply("empty", "no text in any choice", body, offered=len(found))
     return Reply("ok", "", body, offered=len(found), choices=choices)
 
 
-def _choice(choice: Any) -> tuple[str, Literal["stop", "length"]] | None:
+def _choice(choice: Any) -> TextAndFinish | None:
     message = choice.get("message") if isinstance(choice, dict) else None
     text = message.get("content") if isinstance(message, dict) else None
-    if (
-        not isinstance(text, str)
-        or not text.strip()
-        or text.encode(errors="ignore").decode() != text
-    ):
+    if not isinstance(text, str) or not text.strip():
+        return None
+    if text.encode(errors="ignore").decode() != text:
         return None  # half a surrogate pair is no text: it can be neither stored nor shown
-    return text, "length" if choice.get("finish_reason") in ("length", "content_filter") else "stop"
+    was_cut = choice.get("finish_reason") in ("length", "content_filter")
+    return text, "length" if was_cut else "stop"
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """What one attempt used, and whether the answer said so or we estimated it from its bytes."""
+    """What one attempt used, and whether that was estimated from the answer's bytes."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -74,13 +80,14 @@ class Tokens:
 
 
 def tokens_used(body: bytes, request: Request, *, n: int) -> Tokens:
-    """Tokens as the answer's usage states them, in a broken answer too; estimated where it does not; 0 for no answer.
+    """Tokens as the answer's usage states them, even in a broken answer, else estimated.
 
-    A text that speaks of usage cannot mislead: inside a JSON text quotes are escaped.
+    No answer used 0. A text that speaks of usage cannot mislead: inside a JSON text quotes are
+    escaped.
     """
     if not body:
         return Tokens()
-    tokens_in, tokens_out = (pattern.search(body) for pattern in _USAGE)
+    tokens_in, tokens_out = _TOKENS_IN.search(body), _TOKENS_OUT.search(body)
     if tokens_in and tokens_out:
         return Tokens(int(tokens_in[1]), int(tokens_out[1]))
     prompt_bytes = sum(len(message["content"].encode()) for message in request.messages)
@@ -90,7 +97,7 @@ def tokens_used(body: bytes, request: Request, *, n: int) -> Tokens:
 
 @dataclass(frozen=True)
 class Failure:
-    """Proposals that a call did not bring: how many, how the last attempt ended, and the reason in one line."""
+    """Proposals that a call did not bring: how many, how its last attempt ended, and why."""
 
     request_hash: str
     outcome: str
@@ -103,7 +110,7 @@ class Failure:
 class Entry:
     """One attempt: what was asked (by hash), how it ended and what it used.
 
-    `estimated` marks tokens counted by us, because the answer did not say (cut off, garbage, no usage field).
+    `estimated` marks tokens that we counted because the answer did not say.
     """
 
     request_hash: str
@@ -118,7 +125,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums over a ledger; `estimated` is the number of attempts whose tokens we had to count ourselves."""
+    """Sums over a ledger; `estimated` is the number of attempts whose tokens we counted."""
 
     attempts: int = 0
     tokens_in: int = 0
@@ -129,9 +136,9 @@ class Totals:
 
 
 class Ledger:
-    """Attempts by (request hash, attempt): the first booking stands, a second one of the same attempt changes nothing.
+    """Attempts by (request hash, attempt): booking the same attempt again changes nothing.
 
-    Threads may share it. `Ledger(Entry(**row) for row in rows)` takes an export up again.
+    Threads may share it. `Ledger(Entry(**row) for row in rows)` reads an export back.
     """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
@@ -142,7 +149,7 @@ class Ledger:
             self._next[request_hash] = max(self._next[request_hash], attempt + 1)
 
     def open(self, request_hash: str) -> int:
-        """The next attempt's number: asking the same thing again later is a new attempt, not the old one."""
+        """The next attempt's number: asking the same thing again later is a new attempt."""
         with self._lock:
             self._next[request_hash] += 1
             return self._next[request_hash] - 1
@@ -159,7 +166,7 @@ class Ledger:
         seconds: float = 0.0,
         estimated: bool = False,
     ) -> bool:
-        """Book one attempt; False where it already stands in the ledger."""
+        """Book one attempt; False if the ledger already has it."""
         entry = Entry(
             request_hash, attempt, outcome, tokens_in, tokens_out, cost_usd, seconds, estimated
         )
@@ -189,3 +196,22 @@ class Ledger:
     def export(self) -> list[dict[str, Any]]:
         """Plain rows, for records and files."""
         return [asdict(entry) for entry in self.entries]
+
+
+class MeteredDesigner(Designer, Protocol):
+    """A designer that keeps count of what its calls used, and of those that failed."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """What every attempt used."""
+        ...
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Calls that brought fewer proposals than were asked for."""
+        ...
+
+
+def as_metered(designer: Designer) -> MeteredDesigner | None:
+    """The designer as one that keeps count; None if it says that it does not."""
+    return cast(MeteredDesigner, designer) if designer.abilities.metered else None

@@ -1,10 +1,13 @@
-"""A designer whose weights are on this machine: any causal model of transformers, sampled in batches, trained by LoRA."""
+"""A designer whose weights are on this machine: any causal model of transformers.
+
+It is sampled in batches and trained through a LoRA adapter.
+"""
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -12,23 +15,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from se_rl.llm.backends import LlmError, Proposal, Request, Unsupported
-from se_rl.llm.catalog import ModelSource, resolve
-from se_rl.llm.decoding import Answer, Choices, Sampler, choices
-from se_rl.llm.engine import Engine, LoraSettings
+from se_rl.llm.adapters import AdapterCard, LoraSettings
+from se_rl.llm.backends import Abilities, LlmError, Proposal, Request, Unsupported
+from se_rl.llm.catalog import ModelSource, abilities_of, resolve
+from se_rl.llm.decoding import Answer, Sampler
+from se_rl.llm.engine import Engine
+from se_rl.llm.likelihood import Surrogate, choices
+from se_rl.llm.reinforce import prompt_chunks, reinforce_step
 
-_CHUNK_TOKENS = 1024  # of answers in one backward pass: bounds its memory
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # what AdamW keeps of every weight
-
-Surrogate = Callable[[Choices, Sequence[Proposal]], Tensor]
-"""What may be maximised instead of advantage * log p: one number a proposal, with gradient."""
 
 
 class LocalDesigner:
     """A model of this machine as a designer; nothing is loaded before it is first used.
 
-    `source` is a known model's name, a folder or a `ModelSource`. `dtype` is by default what
-    the weights are stored in; float32 gives the sampler's log-probs again to 1e-4, bfloat16 samples up to twice as fast.
+    `source` is a known model's name, a folder or a `ModelSource`. `dtype` is by default what the
+    weights are stored in; float32 reproduces the sampler's log-probs to 1e-4, bfloat16 samples up
+    to twice as fast.
     """
 
     def __init__(
@@ -40,9 +43,10 @@ class LocalDesigner:
         device: str | None = None,
     ) -> None:
         found = source if isinstance(source, ModelSource) else resolve(source)
-        self._engine = Engine(found, threads, dtype, device)
+        self._engine = Engine(found, threads=threads, dtype=dtype, device=device)
         self._inside: str | None = None  # the adapter's name inside the model
-        self._label, self._steps = "", 0
+        self._label = ""
+        self._steps = 0
         self._optimizer: torch.optim.Optimizer | None = None
 
     @property
@@ -51,59 +55,58 @@ class LocalDesigner:
         return self._engine.source.name
 
     @property
+    def abilities(self) -> Abilities:
+        """It learns, and can be held to a grammar; a known model may write Python unaided."""
+        return abilities_of(self.name)
+
+    @property
     def adapter(self) -> str | None:
         """Name and number of updates of the adapter in use; None for the untouched model."""
         return None if self._inside is None else f"{self._label}@{self._steps}"
 
     @property
     def embeddings(self) -> Tensor:
-        """What the model reads a token as, [tokens, size]; no adapter changes it."""
+        """What the model reads each token as, [token, size]; no adapter changes it."""
         return self._engine.model.get_input_embeddings().weight
 
     def new_adapter(
         self, label: str, *, settings: LoraSettings | None = None, seed: int = 0
     ) -> LocalDesigner:
         """The same model with a fresh adapter, which changes nothing until `update` is called."""
-        other = self.with_adapter(None)
-        other._inside = self._engine.new_adapter(settings or LoraSettings(), seed=seed)
-        other._label = label
-        return other
+        inside = self._engine.adapters.new(settings or LoraSettings(), seed=seed)
+        return self._copy(inside, AdapterCard(label, 0))
 
     def with_adapter(self, folder: str | Path | None) -> LocalDesigner:
-        """The same model with an adapter saved in a folder, or with none: the untouched weights."""
-        other = copy.copy(self)
-        other._inside, other._label, other._steps, other._optimizer = None, "", 0, None
-        if folder is not None:
-            other._inside, card = self._engine.load_adapter(Path(folder))
-            other._label, other._steps = card["label"], card["updates"]
-        return other
+        """The same model with an adapter saved in a folder, or with none."""
+        if folder is None:
+            return self._copy(None, AdapterCard("", 0))
+        inside, card = self._engine.adapters.load(Path(folder))
+        return self._copy(inside, card)
 
     def with_adapter_bytes(self, content: bytes) -> LocalDesigner:
-        """The same model with an adapter out of `adapter_bytes`, which learns on as if it had never been away."""
-        other = self.with_adapter(None)
-        other._inside, tensors, card = self._engine.unpack(content)
-        other._label, other._steps = card["label"], card["updates"]
-        weights = self._engine.trainable(other._inside)
-        if {name for name in tensors if name.startswith("weight/")} != {
-            f"weight/{name}" for name in weights
-        }:
+        """The same model with an adapter from `adapter_bytes`; it learns on from there."""
+        inside, tensors, card = self._engine.adapters.unpack(content)
+        other = self._copy(inside, card)
+        weights = self._engine.adapters.trainable(inside)
+        expected = {f"weight/{name}" for name in weights}
+        if {name for name in tensors if name.startswith("weight/")} != expected:
             raise LlmError(
-                f"adapter {other.adapter} has other weights than {self.name} takes; use its own model"
+                f"adapter {other.adapter} does not have the weights that {self.name} takes;"
+                " use the model it was made for"
             )
         optimizer = other._adam(0.0)
         for name, weight in weights.items():
             weight.data.copy_(tensors[f"weight/{name}"])
-            kept = {
-                kind: tensors[f"{kind}/{name}"] for kind in _MOMENTS if f"{kind}/{name}" in tensors
-            }
-            if kept:
-                optimizer.state[weight] = {
-                    k: t if k == "step" else t.to(weight.device) for k, t in kept.items()
-                }
+            state = _moments(tensors, name, weight.device)
+            if state:
+                optimizer.state[weight] = state
         return other
 
     def propose(self, request: Request, n: int) -> list[Proposal]:
-        """Write n proposals; they share the reading of the prompt, and of all its messages but the last across calls."""
+        """Write n proposals.
+
+        They share one reading of the prompt, and calls share that of all messages but the last.
+        """
         engine, started = self._engine, time.perf_counter()
         prompt = engine.tokens(request.messages)
         self._check_length(len(prompt) + request.max_tokens)
@@ -121,10 +124,13 @@ class LocalDesigner:
         return [self._proposal(answer, request, len(prompt), seconds) for answer in answers]
 
     def log_probs(self, proposals: Sequence[Proposal]) -> Tensor:
-        """Log-prob of each proposal under the weights in use, from its own prompt, grammar and temperature."""
+        """Log-prob of each proposal under the weights in use.
+
+        Each is taken with the prompt, grammar and temperature of its own request.
+        """
         engine, found = self._engine, torch.empty(len(proposals))
         with engine.weights(self._inside), torch.no_grad():
-            for prompt, members in self._chunks(proposals):
+            for prompt, members in prompt_chunks(engine, proposals):
                 totals = choices(engine.model, prompt, [proposals[i] for i in members]).totals
                 found[members] = totals.float().cpu()
         return found
@@ -139,113 +145,74 @@ class LocalDesigner:
         max_gradient: float = 1.0,
         surrogate: Surrogate | None = None,
     ) -> dict[str, float]:
-        """One REINFORCE step on the adapter: loss = -mean(advantage * log p) / mean drawn tokens + kl_coef * KL.
-
-        KL is the exact divergence from the untouched model at the drawn tokens, under the same masks and temperature.
-        A `surrogate` stands in for advantage * log p.
-        `drift` is the largest gap between recomputed log-probs and the sampler's: large where the weights have moved on.
-        """
+        """One REINFORCE step on the adapter; see `se_rl.llm.reinforce` for the loss."""
         inside = self._need_adapter("does not learn")
-        if (
-            len(proposals) != len(advantages)
-            or not len(proposals)
-            or not np.isfinite(advantages).all()
-        ):
+        finite = bool(np.isfinite(advantages).all())
+        if len(proposals) != len(advantages) or not len(proposals) or not finite:
             raise LlmError(
-                f"{len(proposals)} proposals and {len(advantages)} advantages; give as many finite numbers"
+                f"{len(proposals)} proposals and {len(advantages)} advantages;"
+                " give as many finite numbers"
             )
-        optimizer = self._adam(learning_rate)
-        drawn = sum(len(p.drawn if p.drawn is not None else p.tokens or ()) for p in proposals)
-        gains = torch.tensor(advantages, dtype=torch.float32, device=self._engine.device)
-        sums = {"loss": 0.0, "kl": 0.0, "entropy": 0.0, "log_prob": 0.0}
-        drift = 0.0
-        with self._engine.weights(inside):
-            for prompt, members in self._chunks(proposals):
-                chosen = [proposals[i] for i in members]
-                ours = choices(self._engine.model, prompt, chosen)
-                here, (kl, entropy) = (
-                    ours.totals,
-                    self._divergence(prompt, chosen, ours, kl=kl_coef > 0),
-                )
-                wanted = gains[members] * here if surrogate is None else surrogate(ours, chosen)
-                loss = (kl_coef * kl - wanted.sum()) / max(1, drawn)
-                loss.backward()
-                told = torch.tensor(
-                    [p.log_prob if p.log_prob is not None else np.nan for p in chosen]
-                )
-                drift = max(drift, float((told - here.detach().cpu()).abs().nan_to_num(0.0).max()))
-                for key, value in zip(sums, (loss * drawn, kl, entropy, here.sum()), strict=True):
-                    sums[key] += float(value.detach())
-            norm = torch.nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], max_gradient)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        measured = reinforce_step(
+            self._engine,
+            self._adam(learning_rate),
+            proposals,
+            advantages,
+            adapter=inside,
+            kl_coef=kl_coef,
+            max_gradient=max_gradient,
+            surrogate=surrogate,
+        )
         self._steps += 1
         self._engine.prefixes.clear()
-        per_token = {key: value / max(1, drawn) for key, value in sums.items()}
-        return {**per_token, "gradient": float(norm), "drift": drift, "drawn_tokens": float(drawn)}
+        return measured
 
-    def save_adapter(self, folder: str | Path, *, notes: dict[str, Any] | None = None) -> Path:
-        """Write the adapter to a folder as peft reads it, with the base it belongs to; `notes` join its card."""
+    def save_adapter(self, folder: str | Path, *, notes: Mapping[str, Any] | None = None) -> Path:
+        """Write the adapter to a folder as peft reads it; `notes` are added to its card."""
         inside = self._need_adapter("has nothing to save")
-        card = {"label": self._label, "updates": self._steps, **(notes or {})}
-        self._engine.save_adapter(inside, Path(folder), card)
+        self._engine.adapters.save(inside, Path(folder), self._card(), notes=notes or {})
         return Path(folder)
 
     def adapter_bytes(self) -> bytes:
-        """The adapter with AdamW's moments and its base's hash, as one file: the same state gives the same bytes."""
+        """The adapter, AdamW's moments and its base's hash as one file: same state, same bytes."""
         inside = self._need_adapter("has nothing to save")
-        weights = self._engine.trainable(inside)
-        tensors: dict[str, Tensor] = {f"weight/{name}": weight for name, weight in weights.items()}
-        moments = self._optimizer.state if self._optimizer else {}
-        for name, weight in weights.items():
-            tensors |= {
-                f"{kind}/{name}": tensor for kind, tensor in moments.get(weight, {}).items()
-            }
-        return self._engine.pack(inside, tensors, {"label": self._label, "updates": self._steps})
+        adapters = self._engine.adapters
+        states = self._optimizer.state if self._optimizer else {}
+        weights: dict[str, Tensor] = {}
+        moments: dict[str, Tensor] = {}
+        for name, weight in adapters.trainable(inside).items():
+            weights[f"weight/{name}"] = weight
+            for kind, tensor in states.get(weight, {}).items():
+                moments[f"{kind}/{name}"] = tensor
+        return adapters.pack(inside, weights | moments, self._card())
 
-    def _divergence(
-        self, prompt: list[int], proposals: list[Proposal], ours: Choices, *, kl: bool
-    ) -> tuple[Tensor, Tensor]:
-        """Summed over drawn tokens, with gradient: KL to the untouched model, and entropy."""
-        chances = ours.log_probs.exp()
-        entropy = -(chances * ours.log_probs).sum()
-        if not kl:
-            return entropy.new_zeros(()), entropy
-        with self._engine.weights(None), torch.no_grad():
-            base = choices(self._engine.model, prompt, proposals)
-        return (chances * (ours.log_probs - base.log_probs)).sum(), entropy
+    def _copy(self, inside: str | None, card: AdapterCard) -> LocalDesigner:
+        """The same model with another adapter."""
+        other = copy.copy(self)
+        other._inside = inside
+        other._label = card.label
+        other._steps = card.updates
+        other._optimizer = None
+        return other
 
-    def _chunks(self, proposals: Sequence[Proposal]) -> Iterator[tuple[list[int], list[int]]]:
-        """Prompts, each with the proposals to it (by number), a bounded number of tokens at a time."""
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for i, proposal in enumerate(proposals):
-            if proposal.request is None or not proposal.tokens:
-                raise LlmError(
-                    f"proposal {i} has no tokens to learn from; only a local model's proposals have them"
-                )
-            groups.setdefault(tuple(self._engine.tokens(proposal.request.messages)), []).append(i)
-        for prompt, members in groups.items():
-            ends = np.cumsum([len(proposals[i].tokens or ()) for i in members])
-            for part in range(int(ends[-1]) // _CHUNK_TOKENS + 1):
-                chosen = [
-                    i for i, end in zip(members, ends, strict=True) if end // _CHUNK_TOKENS == part
-                ]
-                if chosen:
-                    yield list(prompt), chosen
+    def _card(self) -> AdapterCard:
+        return AdapterCard(self._label, self._steps)
 
     def _adam(self, learning_rate: float) -> torch.optim.Optimizer:
         if self._optimizer is None:
-            weights = self._engine.trainable(self._need_adapter("does not learn")).values()
+            inside = self._need_adapter("does not learn")
+            weights = self._engine.adapters.trainable(inside).values()
             self._optimizer = torch.optim.AdamW(weights, weight_decay=0.0)
         for group in self._optimizer.param_groups:
             group["lr"] = learning_rate
         return self._optimizer
 
     def _need_adapter(self, lack: str) -> str:
-        """The adapter's name inside the model; the untouched model, which has none, is refused."""
+        """The adapter's name inside the model; the untouched model has none and is refused."""
         if self._inside is None:
             raise Unsupported(
-                f"the untouched {self.name} {lack}; call new_adapter(label) first, or load an adapter"
+                f"the untouched {self.name} {lack};"
+                " call new_adapter(label) first, or load an adapter"
             )
         return self._inside
 
@@ -253,22 +220,26 @@ class LocalDesigner:
         limit = getattr(self._engine.model.config, "max_position_embeddings", tokens)
         if tokens > limit:
             raise LlmError(
-                f"prompt and answer may take {tokens} tokens, {self.name} reads {limit}; shorten the prompt"
+                f"prompt and answer may take {tokens} tokens, {self.name} reads {limit};"
+                " shorten the prompt"
             )
 
     def _proposal(
         self, answer: Answer, request: Request, prompt_tokens: int, seconds: float
     ) -> Proposal:
-        engine, width = self._engine, (0 if answer.allowed is None else len(answer.allowed))
         body = answer.tokens[:-1] if answer.finish == "stop" else answer.tokens
+        masks = None
+        if request.grammar:
+            mask_bytes = 0 if answer.allowed is None else len(answer.allowed)
+            masks = np.array(answer.masks, np.uint8).reshape(-1, mask_bytes)
         return Proposal(
-            text=engine.tokenizer.decode(
+            text=self._engine.tokenizer.decode(
                 body, skip_special_tokens=True, clean_up_tokenization_spaces=False
             ),
             prompt_tokens=prompt_tokens,
             tokens=tuple(answer.tokens),
             log_prob=answer.log_prob if request.temperature > 0 else None,
-            masks=np.array(answer.masks, np.uint8).reshape(-1, width) if request.grammar else None,
+            masks=masks,
             finish=cast(Literal["stop", "length"], answer.finish),
             model=self.name,
             adapter=self.adapter,
@@ -277,3 +248,13 @@ class LocalDesigner:
             output_tokens=len(answer.tokens),
             request=request,
         )
+
+
+def _moments(tensors: Mapping[str, Tensor], name: str, device: torch.device) -> dict[str, Tensor]:
+    """AdamW's state of one weight; its step counter stays on the CPU."""
+    state: dict[str, Tensor] = {}
+    for kind in _MOMENTS:
+        tensor = tensors.get(f"{kind}/{name}")
+        if tensor is not None:
+            state[kind] = tensor if kind == "step" else tensor.to(device)
+    return state

@@ -1,7 +1,8 @@
-"""Answers and verdicts that are asked for once: what stands in the archive is given again, bit for bit.
+"""Answers and verdicts that are asked for once: what the archive has is given again, bit for bit.
 
-A reply is stored as one JSON blob: `request` (messages, the hash of the grammar, limits, seed) and `proposals`, each with
-all its fields; masks are compressed. Empty answers and verdicts without a room are no outcome and are not stored.
+A reply is stored as one JSON blob: `request` (messages, the hash of the grammar, limits, seed) and
+`proposals`, each with all its fields; masks are compressed. An empty answer, or a verdict reached
+without a sandbox, is no outcome and is not stored.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from se_rl.llm.backends import Designer, Proposal, Request
+from se_rl.llm.backends import Abilities, Designer, Proposal, Request, as_designer, as_trainable
 from se_rl.llm.code_validator import ValidationResult
-from se_rl.llm.ledger import Totals
+from se_rl.llm.ledger import Failure, Ledger, Totals, as_metered
 from se_rl.records.entries import ModelCall, key_of, sha256
 
 if TYPE_CHECKING:
@@ -30,101 +31,108 @@ if TYPE_CHECKING:
 class RecordedDesigner:
     """A designer that is asked only what the archive does not know.
 
-    `designer` may be a function that opens one, called when it is first needed; `name`, `adapter` and whether it is `local`
-    (has `log_probs`) are then told beforehand. `last_key` is the key of the latest call, `asked` are those of all calls.
+    `open_model` loads the model when it is first needed; `name`, `adapter` and `abilities` may be
+    given beforehand, so that it need not be loaded to be known. Learning is not recorded here, so a
+    recorded designer does not learn. `last_key` is the key of the latest call, `asked` are those of
+    all calls.
     """
 
     def __init__(
         self,
-        designer: Designer | Callable[[], Designer],
+        open_model: Callable[[], Designer],
         archive: Archive,
         *,
         name: str | None = None,
         adapter: str | None = None,
-        local: bool | None = None,
+        abilities: Abilities | None = None,
     ) -> None:
-        is_open = isinstance(designer, Designer) and not isinstance(
-            designer, type
-        )  # a class opens designers, too
-        self._inner = cast(Designer, designer) if is_open else None
-        self._open = cast(Callable[[], Designer], designer)
-        self._archive, self._name, self._adapter, self._local = archive, name, adapter, local
+        self._open = open_model
+        self._archive = archive
+        self._name = name
+        self._adapter = adapter
+        self._abilities = abilities
+        self._opened: Designer | None = None
+        self._booked = Totals()
         self._origins: dict[str, tuple[str, int]] = {}
-        self._booked = _totals(self._inner)
         self.last_key = ""
         self.asked: list[str] = []
 
     @property
     def designer(self) -> Designer:
         """The model itself, opened when it is first asked for."""
-        if self._inner is None:
-            self._inner = self._open()
-            self._booked = _totals(self._inner)
-        return self._inner
+        if self._opened is None:
+            self._opened = as_designer(self._open())
+            self._booked = _totals(self._opened)
+        return self._opened
 
     @property
     def name(self) -> str:
-        """What records call the model: as told, before and after it is opened, for it is part of every key."""
+        """What records call the model: the name given beforehand, since it is part of every key."""
         return self._name or self.designer.name
 
     @property
     def adapter(self) -> str | None:
         """The adapter in use; None for the untouched model."""
-        return (
-            self._adapter
-            if self._name or self._inner is None
-            else getattr(self._inner, "adapter", None)
-        )
+        if self._name or self._opened is None:
+            return self._adapter
+        learner = as_trainable(self._opened)
+        return learner.adapter if learner else None
 
-    def __getattr__(self, name: str) -> Any:
-        """All else the model can do, `log_probs` among it; a closed one is not opened to see whether it has that."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name == "log_probs" and self._inner is None and self._local is not None:
-            if not self._local:
-                raise AttributeError(name)
-            return lambda proposals: cast(Any, self.designer).log_probs(proposals)
-        return getattr(self.designer, name)
+    @property
+    def abilities(self) -> Abilities:
+        """How the model writes, and whether it is metered; its weights are out of reach here."""
+        told = self._abilities or self.designer.abilities
+        return Abilities(told.constrained, told.free_python, learns=False, metered=told.metered)
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the model's calls used; empty if nobody counts it."""
+        metered = as_metered(self.designer)
+        return metered.ledger if metered else Ledger()
+
+    @property
+    def failures(self) -> Sequence[Failure]:
+        """Calls of the model that brought nothing."""
+        metered = as_metered(self.designer)
+        return metered.failures if metered else ()
 
     def propose(self, request: Request, n: int) -> list[Proposal]:
         """The stored answers to this request, else the model's, stored before they are given."""
         if n < 1:
             return []
         self.last_key = key_of(self.name, self.adapter or "", *_asked(request), n)
-        for (
-            again
-        ) in count():  # a reply whose blob is damaged is asked for again, under a key of its own
+        reply = self._reply(request, n)
+        proposals = _read_reply(reply, request) if reply else []
+        for place, proposal in enumerate(proposals):
+            answer = key_of(*_asked(request), proposal.text)
+            self._origins.setdefault(answer, (self.last_key, place))
+        return proposals
+
+    def call_of(self, proposal: Proposal) -> tuple[str, int]:
+        """Key of the call that first brought this answer, and its place; ("", 0) if none did."""
+        if proposal.request is None:
+            return "", 0
+        return self._origins.get(key_of(*_asked(proposal.request), proposal.text), ("", 0))
+
+    def _reply(self, request: Request, n: int) -> bytes:
+        """The reply to a call; one whose blob is damaged is asked for again under its own key."""
+        for again in count():
             key = key_of(self.last_key, again) if again else self.last_key
             stored = self._archive.find(key)
             if stored is None:
                 reply = self._ask(request, n, key=key)
                 self.asked.append(key)
-                break
+                return reply
             if self._archive.has_blob(stored["reply"]):
-                reply = self._archive.blob(stored["reply"])
                 self.asked.append(key)
-                break
-        proposals = _read_reply(reply, request) if reply else []
-        for place, proposal in enumerate(proposals):
-            self._origins.setdefault(
-                key_of(*_asked(request), proposal.text), (self.last_key, place)
-            )
-        return proposals
-
-    def update(
-        self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
-    ) -> dict[str, float]:
-        """One step of learning by the model itself; what it changes is the caller's to store."""
-        return self.designer.update(proposals, advantages, **settings)
-
-    def call_of(self, proposal: Proposal) -> tuple[str, int]:
-        """Key of the call that first brought this answer, and its place there; ("", 0) where it came another way."""
-        if proposal.request is None:
-            return "", 0
-        return self._origins.get(key_of(*_asked(proposal.request), proposal.text), ("", 0))
+                return self._archive.blob(stored["reply"])
+        raise AssertionError("unreachable")
 
     def _ask(self, request: Request, n: int, *, key: str) -> bytes:
-        """The model's reply, stored; b"" for an empty one. What failed attempts cost is booked with the next that answers."""
+        """The model's reply, stored; b"" if it is empty.
+
+        What failed attempts cost is booked with the next one that answers.
+        """
         designer, started = self.designer, time.monotonic()
         proposals = designer.propose(request, n)
         if not proposals:
@@ -133,17 +141,18 @@ class RecordedDesigner:
         if request.grammar:
             self._archive.put_blob(request.grammar.encode())
         now, before = _totals(designer), self._booked
+        tokens_in = max(proposal.prompt_tokens for proposal in proposals)
+        tokens_out = sum(proposal.output_tokens for proposal in proposals)
+        if now.attempts:
+            tokens_in = now.tokens_in - before.tokens_in
+            tokens_out = now.tokens_out - before.tokens_out
         call = ModelCall(
             key=key,
             model=designer.name,
             adapter=self.adapter or "",
             proposals=len(proposals),
-            tokens_in=now.tokens_in - before.tokens_in
-            if now.attempts
-            else max(p.prompt_tokens for p in proposals),
-            tokens_out=now.tokens_out - before.tokens_out
-            if now.attempts
-            else sum(p.output_tokens for p in proposals),
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
             usd=now.cost_usd - before.cost_usd,
             seconds=time.monotonic() - started,
             reply=self._archive.put_blob(reply),
@@ -154,19 +163,22 @@ class RecordedDesigner:
 
 
 class RecordedValidator:
-    """A validator that judges each module once. Verdicts of stage "sandbox" are not kept: there was no room to judge in."""
+    """A validator that judges each module once.
+
+    Verdicts of stage "sandbox" are not kept: there was no sandbox to judge in.
+    """
 
     def __init__(self, validator: Validator, archive: Archive) -> None:
-        self._validator, self._archive = validator, archive
+        self._validator = validator
+        self._archive = archive
 
     def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
         """The stored verdict on this source, else the validator's."""
         key = key_of("validation", code_type, code)
         if stored := self._archive.find(key):
             behaviour = np.array(stored.pop("behaviour"), np.float32)
-            return ValidationResult(
-                behaviour=behaviour, warnings=tuple(stored.pop("warnings")), **stored
-            )
+            warnings = tuple(stored.pop("warnings"))
+            return ValidationResult(behaviour=behaviour, warnings=warnings, **stored)
         result = self._validator.validate(code, code_type)
         if result.stage != "sandbox":
             self._archive.append("validation", key, vars(result))
@@ -174,13 +186,14 @@ class RecordedValidator:
 
 
 def _asked(request: Request) -> list[Any]:
+    """All of a request that its answer depends on."""
     grammar = sha256(request.grammar) if request.grammar else ""
     return [request.messages, grammar, request.max_tokens, request.temperature, request.seed]
 
 
-def _totals(designer: Designer | None) -> Totals:
-    ledger = getattr(designer, "ledger", None)
-    return ledger.totals if ledger is not None else Totals()
+def _totals(designer: Designer) -> Totals:
+    metered = as_metered(designer)
+    return metered.ledger.totals if metered else Totals()
 
 
 def _write_reply(request: Request, proposals: Sequence[Proposal]) -> bytes:
@@ -191,14 +204,13 @@ def _write_reply(request: Request, proposals: Sequence[Proposal]) -> bytes:
 
 
 def _packed(proposal: Proposal) -> dict[str, Any]:
-    row = {
-        field.name: getattr(proposal, field.name)
-        for field in fields(Proposal)
-        if field.name != "request"
-    }
+    """A proposal as JSON, without its request."""
+    row = {field.name: getattr(proposal, field.name) for field in fields(Proposal)}
+    del row["request"]
     if proposal.masks is not None:
-        bits = b64encode(zlib.compress(np.ascontiguousarray(proposal.masks).tobytes(), 6)).decode()
-        row["masks"] = {"shape": proposal.masks.shape, "zlib": bits}
+        bits = np.ascontiguousarray(proposal.masks).tobytes()
+        packed = b64encode(zlib.compress(bits, 6)).decode()
+        row["masks"] = {"shape": proposal.masks.shape, "zlib": packed}
     return row
 
 
@@ -207,12 +219,12 @@ def _read_reply(reply: bytes, request: Request) -> list[Proposal]:
 
 
 def _unpacked(row: dict[str, Any], request: Request) -> Proposal:
-    known: dict[str, Any] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in row.items()
-    }
-    if (masks := known.pop("masks")) is not None:
+    known: dict[str, Any] = {}
+    for name, value in row.items():
+        known[name] = tuple(value) if isinstance(value, list) else value
+    masks = known.pop("masks")
+    if masks is not None:
         bits = zlib.decompress(b64decode(masks["zlib"]))
-        masks = (
-            np.frombuffer(bits, np.uint8).reshape(masks["shape"]).copy()
-        )  # writeable, as the model's own
+        stored = np.frombuffer(bits, np.uint8).reshape(masks["shape"])
+        masks = stored.copy()  # writeable, as the model's own
     return Proposal(**known, masks=masks, request=request)

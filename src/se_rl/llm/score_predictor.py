@@ -1,9 +1,10 @@
-"""The straight-through estimator (STE): over a learned predictor of the score, and said so.
+"""The straight-through estimator (STE), over a learned predictor of the score.
 
-A sampled token has no gradient, and neither has the market. What can be differentiated is a predictor that was fitted on
-designs and their scores. STE asks it: the sampled one-hot goes forward, the softmax probabilities go backward. The result
-is biased twice, by the predictor's error and because a token's effect on the tokens after it is ignored; it climbs the
-predictor and not the market. Off by default: REINFORCE needs neither assumption.
+A sampled token has no gradient, and neither has the market. What can be differentiated is a
+predictor fitted on designs and their scores. STE asks it: the sampled one-hot goes forward, the
+softmax probabilities go backward. The result is biased twice, by the predictor's error and because
+a token's effect on the tokens after it is ignored; it climbs the predictor and not the market. It
+is off by default: REINFORCE needs neither assumption.
 """
 
 from __future__ import annotations
@@ -17,22 +18,24 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from se_rl.llm.backends import Proposal
-from se_rl.llm.decoding import Choices
+from se_rl.llm.likelihood import Choices
 
 MIN_PAIRS = 16
+"""Scored designs that a predictor needs."""
 MIN_CORRELATION = 0.2
-"""Of predicted and true scores of designs left out of the fit; below it, the predictor knows too little to be followed."""
+"""Of predicted and true scores of designs left out of the fit; below it nobody should follow it."""
 _RIDGES = (0.01, 0.1, 1.0, 10.0)
 
 
 @dataclass(frozen=True, eq=False)
 class ScorePredictor:
-    """A design's score, in standard deviations, as the mean worth of its tokens: a linear bag of token embeddings.
+    """A design's score, in standard deviations, as the mean worth of its tokens.
 
-    `correlation` is that of leave-one-out predictions; `reason` says why the predictor may not be used ("": it may).
+    It is linear in the bag of token embeddings. `correlation` is that of leave-one-out predictions;
+    `reason` says why the predictor may not be used ("": it may).
     """
 
-    worth: Tensor
+    worth: Tensor  # [token]
     correlation: float = 0.0
     reason: str = ""
 
@@ -49,14 +52,16 @@ class ScorePredictor:
 def fit_predictor(
     embeddings: Tensor, pairs: Sequence[tuple[Sequence[int], float]]
 ) -> ScorePredictor:
-    """Ridge regression from mean token embedding [tokens, size] to score; its strength is chosen by leaving one out."""
+    """Ridge regression from mean token embedding to score, its strength chosen by leaving one out.
+
+    `embeddings` are [token, size], `pairs` the tokens and the score of each design.
+    """
     table = embeddings.detach().double()
-    nothing = torch.zeros(len(table), dtype=torch.float64, device=table.device)
     if len(pairs) < MIN_PAIRS:
-        return ScorePredictor(
-            nothing, reason=f"{len(pairs)} scored designs are too few for a predictor ({MIN_PAIRS})"
-        )
-    bags = torch.stack([table[list(tokens)].mean(0) for tokens, _ in pairs])
+        nothing = torch.zeros(len(table), dtype=torch.float64, device=table.device)
+        reason = f"{len(pairs)} scored designs are too few for a predictor ({MIN_PAIRS})"
+        return ScorePredictor(nothing, reason=reason)
+    bags = torch.stack([table[list(tokens)].mean(0) for tokens, _ in pairs])  # [design, size]
     scores = torch.tensor([score for _, score in pairs], dtype=torch.float64, device=table.device)
     centre, spread = bags.mean(0), scores.std()
     bags, scores = bags - centre, (scores - scores.mean()) / spread.clamp_min(1e-12)
@@ -65,8 +70,12 @@ def fit_predictor(
     left_out, dual = min(fits, key=lambda fit: float((fit[0] - scores).square().sum()))
     correlation = float(torch.nan_to_num(torch.corrcoef(torch.stack([left_out, scores]))[0, 1]))
     worth = (table - centre) @ (bags.T @ dual)
-    poor = f"the predictor's left-out correlation is {correlation:.2f}, below {MIN_CORRELATION}"
-    return ScorePredictor(worth, correlation, "" if correlation >= MIN_CORRELATION else poor)
+    reason = ""
+    if not correlation >= MIN_CORRELATION:
+        reason = (
+            f"the predictor's left-out correlation is {correlation:.2f}, below {MIN_CORRELATION}"
+        )
+    return ScorePredictor(worth, correlation, reason)
 
 
 def ste_gradient(
@@ -74,44 +83,43 @@ def ste_gradient(
 ) -> Tensor:
     """The predicted score of each proposal, whose gradient is the straight-through one.
 
-    Forward it is the score of the tokens that were sampled; backward, each drawn token pulls on the probabilities of all
-    that could have stood there. Biased: it differentiates the predictor, not the market.
+    Forward it is the score of the sampled tokens; backward, each drawn token pulls on the
+    probabilities of all that could have stood there. Biased: it differentiates the predictor, not
+    the market.
     """
     worth = predictor.worth.to(chosen.log_probs.device, chosen.log_probs.dtype)
     chances = chosen.log_probs.exp()
     sampled = F.one_hot(chosen.picked, chances.shape[1]).to(chances.dtype)
     through = (sampled + chances - chances.detach()) @ worth[_numbers(chosen, proposals)]
-    totals = torch.stack([worth[list(proposal.tokens or ())].sum() for proposal in proposals])
+    written = [list(proposal.tokens or ()) for proposal in proposals]
+    totals = torch.stack([worth[tokens].sum() for tokens in written])
+    lengths = torch.tensor(list(map(len, written)), device=worth.device)
     moving = through - through.detach()  # forced and drawn tokens are in the totals already
-    lengths = torch.tensor(
-        [len(proposal.tokens or ()) for proposal in proposals], device=worth.device
-    )
     return (totals + torch.zeros_like(totals).index_add(0, chosen.owner, moving)) / lengths
 
 
 def _leave_one_out(gram: Tensor, scores: Tensor, strength: float) -> tuple[Tensor, Tensor]:
-    """Predictions of each score by a ridge fitted on all the others, and the dual weights of the fit on all: closed form."""
+    """Predictions of each score by a ridge fitted on all the others, in closed form.
+
+    With them come the dual weights of the fit on all.
+    """
     n = len(scores)
     eye = torch.eye(n, dtype=gram.dtype, device=gram.device)
     inverse = torch.linalg.inv(gram + strength * gram.diagonal().mean().clamp_min(1e-12) * eye)
-    hat = gram @ inverse + 1.0 / n  # the last: the mean, which is fitted too
+    # hat matrix = K (K + ridge)^-1, plus 1 / n for the mean, which is fitted too
+    hat = gram @ inverse + 1.0 / n
+    # left-out residual = residual / (1 - h_ii)
     residual = (scores - hat @ scores) / (1.0 - hat.diagonal()).clamp_min(1e-6)
     return scores - residual, inverse @ scores
 
 
 def _numbers(chosen: Choices, proposals: Sequence[Proposal]) -> Tensor:
-    """The tokens that the columns of `chosen.log_probs` stand for: those some mask allows, or all."""
+    """The tokens that the columns of `chosen.log_probs` stand for: those a mask allows, or all."""
     width, device = chosen.log_probs.shape[1], chosen.log_probs.device
     masks = [proposal.masks for proposal in proposals if proposal.masks is not None]
-    allowed = (
-        np.flatnonzero(
-            np.unpackbits(np.bitwise_or.reduce(np.concatenate(masks)), bitorder="little")
-        )
-        if masks
-        else ()
-    )
-    return (
-        torch.tensor(allowed, device=device)
-        if len(allowed) == width
-        else torch.arange(width, device=device)
-    )
+    if masks:
+        union = np.bitwise_or.reduce(np.concatenate(masks))
+        allowed = np.flatnonzero(np.unpackbits(union, bitorder="little"))
+        if len(allowed) == width:
+            return torch.tensor(allowed, device=device)
+    return torch.arange(width, device=device)

@@ -1,4 +1,4 @@
-"""What an outer iteration brought: the record behind the event `iteration`, and that of its enhancement step."""
+"""What an outer iteration brought: the record behind the event `iteration`."""
 
 from __future__ import annotations
 
@@ -6,34 +6,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-
-from se_rl.records.entries import Instruction
-
-
-@dataclass(frozen=True)
-class InstructionCredit:
-    """What an instruction's designs gained on average, in bps, over how many uses."""
-
-    id: str
-    credit: float = math.nan
-    uses: int = 0
-
-
-@dataclass(frozen=True)
-class EnhancementStep:
-    """Step 4 of Algorithm 1: the instructions that were credited and added, and the step on the weights.
-
-    `learned` holds the measures of that step (`moved`, `reason`, `kl`, ...); it is empty where weights do not learn.
-    """
-
-    credits: tuple[InstructionCredit, ...] = ()
-    instructions: tuple[Instruction, ...] = ()
-    learned: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def moved(self) -> bool:
-        """Whether the weights moved."""
-        return bool(self.learned.get("moved"))
 
 
 @dataclass(frozen=True)
