@@ -335,7 +335,7 @@ def test_addresses_show_in_the_fingerprint(secret: str) -> None:
     assert first.error == second.error == "" and first.fingerprint != second.fingerprint
 
 
-def test_an_honest_fingerprint_stays() -> None:
+def test_a_deterministic_module_keeps_its_fingerprint() -> None:
     for code_type in KINDS:
         source = KINDS[code_type].contract.examples[1]
         first, second = (probe(source, code_type, recorded_steps(), salt=salt) for salt in (0, 1))
@@ -361,7 +361,7 @@ def test_behaviour_sees_what_matters() -> None:
     assert (behaviour(quick) != behaviour(slow)).sum() == 1
 
 
-def test_no_memory_is_left_to_the_room() -> None:
+def test_running_out_of_memory_is_left_to_the_sandbox() -> None:
     with pytest.raises(RuntimeError, match="can't allocate memory"):
         probe(_reward(f"return {GAIN} + torch.zeros(10**15).sum()")[1], "reward", recorded_steps())
 

@@ -153,6 +153,10 @@ def test_entries_are_held_to_their_signatures(source: str, code_type: str, word:
     assert word in message(source, code_type)
 
 
+def test_a_step_without_a_name_is_read_as_well() -> None:
+    assert check_source("def reward(*inputs):\n    return inputs[0].news\n", "reward") is None
+
+
 @pytest.mark.parametrize("name", list(KINDS))
 def test_nothing_is_no_module(name: str) -> None:
     assert "is missing" in message("", name)

@@ -125,9 +125,13 @@ def test_it_loads_and_passes_the_runtime_check() -> None:
 
 def test_page_and_prompts_show_it() -> None:
     from se_rl.llm.extraction import extract
+    from se_rl.llm.prompts import build_prompt
 
     page = contracts_page()
     assert f"| `schedule` | {SCHEDULE.most_tokens} | {SCHEDULE.most_bytes} |" in page
     assert "## LLM4Schedule (`schedule`)" in page and SCHEDULE.contract.examples[0] in page
     answer = f"Here it is:\n```python\n{SCHEDULE.default_source}```\n"
     assert extract(answer, "schedule").source == SCHEDULE.default_source
+    for constrained in (False, True):
+        chat = build_prompt("schedule", constrained=constrained)
+        assert SCHEDULE.contract.task in "".join(message["content"] for message in chat)

@@ -84,7 +84,9 @@ def _complete(kind: str, rules: Rules) -> Rules:
 
 
 _WORDED = {**_worded(), "profiling": _profiling()}
-ADVICE: dict[str, Rules] = {kind: _complete(kind, _WORDED[kind]) for kind in KINDS}
+ADVICE: dict[str, Rules] = {
+    kind: _complete(kind, _WORDED.get(kind, _WORDED[MACRO])) for kind in KINDS
+}
 """The rules of advice of each kind: name -> alternatives with `<name>` for another rule, as in the modules' grammars."""
 
 

@@ -82,7 +82,11 @@ def default_macro() -> str:
 
 def default_micro(code_type: str) -> str:
     """The instruction on one module that a search starts from."""
-    return _read(f"micro_{_contract(code_type).code_type}")
+    contract = _contract(code_type)
+    try:
+        return _read(f"micro_{contract.code_type}")
+    except FileNotFoundError:  # a kind without a wording of its own
+        return contract.task
 
 
 def build_prompt(

@@ -143,6 +143,8 @@ DEFAULT_RULES: Rules = {
 def check_fields(function: ast.FunctionDef) -> None:
     """A reward reads only fields that a step has."""
     arguments = function.args.posonlyargs + function.args.args
+    if not arguments:  # `def reward(*inputs)`: no name stands for the step
+        return
     step = arguments[0].arg
     for node in ast.walk(function):
         value = getattr(node, "value", None)

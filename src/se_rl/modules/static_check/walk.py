@@ -52,6 +52,7 @@ class SourceWalk(ast.NodeVisitor):
                 self._import(node, inside=node not in tree.body)
 
     def visit(self, node: ast.AST) -> None:
+        """Any node: its type is one that modules may use."""
         name = type(node).__name__
         if name not in ALLOWED_NODES:
             raise SourceRefused(
@@ -98,6 +99,7 @@ class SourceWalk(ast.NodeVisitor):
         return dotted if base and dotted in IMPORTS else None
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        """A function: what decorates it belongs to the scope outside."""
         check_dunder(node.name, node.lineno)
         for decorator in node.decorator_list:
             self.visit(decorator)
@@ -106,6 +108,7 @@ class SourceWalk(ast.NodeVisitor):
         self._function(node, node.body)
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
+        """A lambda: a function of one expression."""
         self._function(node, [node.body])
 
     def _function(self, node: ast.FunctionDef | ast.Lambda, body: Sequence[ast.AST]) -> None:
@@ -130,6 +133,7 @@ class SourceWalk(ast.NodeVisitor):
         self.scopes.pop()
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        """A class: base classes only, no metaclass."""
         check_dunder(node.name, node.lineno)
         if node.keywords:
             raise SourceRefused(
@@ -138,6 +142,7 @@ class SourceWalk(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
+        """A name: local, bound by the source, or a safe builtin."""
         name = node.id
         check_dunder(name, node.lineno)
         if self._is_local(name):
@@ -164,6 +169,7 @@ class SourceWalk(ast.NodeVisitor):
         )
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
+        """An attribute: a public name of a module, or one that objects may be asked for."""
         name = node.attr
         if module := self._module(node):
             raise SourceRefused(node.lineno, f"{module} is a module; use its functions by name")
@@ -221,6 +227,7 @@ class SourceWalk(ast.NodeVisitor):
         return root.id == "self" or node.attr not in library_methods()
 
     def visit_Call(self, node: ast.Call) -> None:
+        """A call: random numbers as the kind allows, no new types, no generator of its own."""
         function = node.func
         name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
         if name == "Generator":
