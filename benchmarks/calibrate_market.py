@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import yaml
 
-from se_rl.market.facts import FACTS, GROUPS, gather, measure
+from se_rl.market.evidence import GROUPS, gather
+from se_rl.market.facts import FACTS, FactResult, measure
 from se_rl.market.impact import estimate
 from se_rl.market.participants import event_rates
 from se_rl.market.profile import MarketProfile
@@ -81,8 +82,8 @@ def main() -> None:
     )
     print(yaml.safe_dump(rounded(best), sort_keys=False))
     for fact in card_rows(best, seed=args.seed + 10_000, effort=1.0):
-        parts = ", ".join(f"{p['label']} {p['value']:.3f} +- {p['se']:.3f}" for p in fact["parts"])
-        print("ok  " if fact["ok"] else "MISS", fact["name"], "|", parts)
+        numbers = ", ".join(f"{n.label} {n.value:.3f} +- {n.se:.3f}" for n in fact.numbers)
+        print("ok  " if fact.ok else "MISS", fact.name, "|", numbers)
 
 
 def search(
@@ -109,7 +110,8 @@ def search(
 
 def loss(profile: MarketProfile, *, seed: int, effort: float) -> float:
     """Sum of squared distances to the bands in half-widths, a small pull to their centres, and the traders' honesty."""
-    evidence, _start, counts = gather(profile, seed=seed, effort=effort)
+    gathered = gather(profile, seed=seed, effort=effort)
+    evidence = gathered.evidence
     total = 0.0
     for fact in FACTS:
         aims = fact.bands | EXTRA.get(fact.name, {})
@@ -120,7 +122,7 @@ def loss(profile: MarketProfile, *, seed: int, effort: float) -> float:
     )
     total += max(0.0, 3.0 - informed) ** 2 / 9.0
     total += max(0.0, -estimate(evidence.wealth[:, 1])[0]) > 0
-    total += 20.0 * float((~counts["orders"].kept).mean()) + counts["broken"]
+    total += 20.0 * float((~gathered.orders.kept).mean()) + gathered.broken
     events = profile.units_per_minute * sum(event_rates(profile, 256).values())
     return total + max(0.0, events / MOST_EVENTS - 1.0) ** 2
 
@@ -158,9 +160,9 @@ def rounded(profile: MarketProfile) -> dict[str, float]:
     return {k: float(f"{v:.3g}") for k, v in asdict(profile).items()}
 
 
-def card_rows(profile: MarketProfile, *, seed: int, effort: float) -> list[dict[str, Any]]:
+def card_rows(profile: MarketProfile, *, seed: int, effort: float) -> list[FactResult]:
     """The twelve facts of a profile with standard errors."""
-    evidence = gather(profile, seed=seed, effort=effort)[0]
+    evidence = gather(profile, seed=seed, effort=effort).evidence
     rest = [evidence.without(group) for group in range(GROUPS)]
     return [measure(fact, evidence, rest=rest) for fact in FACTS]
 

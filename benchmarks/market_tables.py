@@ -93,7 +93,7 @@ def main() -> None:
     cards = []
     for seed in options.seeds:
         print(f"... seed {seed}", file=sys.stderr)
-        cards.append(realism_card(seed=seed, effort=options.effort, against=day))
+        cards.append(realism_card(seed=seed, effort=options.effort, against=day).as_dict())
     lines = [
         HEAD,
         f"Effort {options.effort:g}, {cards[0]['messages']:,} messages a card.",
@@ -116,7 +116,7 @@ def main() -> None:
         ]
     print("... large tick", file=sys.stderr)
     profile = load_yaml(MarketProfile, REPOSITORY / "configs" / "large_tick.yaml")
-    large = realism_card(profile, seed=options.seeds[0], effort=options.effort)
+    large = realism_card(profile, seed=options.seeds[0], effort=options.effort).as_dict()
     failed = [test["name"] for test in large["tests"] if not test["ok"]]
     lines += ["", "## The large-tick profile (configs/large_tick.yaml)", "", *table([large]), ""]
     lines += [

@@ -12,10 +12,10 @@ import pytest
 from se_rl.data.books import read_lobster
 from se_rl.data.market_data import DataError
 from se_rl.data.readers import read_bars
-from se_rl.market import card as card_module
 from se_rl.market.against import against
 from se_rl.market.card import realism_card
-from se_rl.market.facts import Evidence, gather
+from se_rl.market.card_tests import no_free_trip
+from se_rl.market.evidence import Evidence, gather
 from se_rl.market.impact import RoundTrips, Start
 from se_rl.market.profile import MarketProfile
 from se_rl.market.trials import MULTIPLES, OFFSETS, TWAP, both_ways, compare, constant, execute
@@ -27,14 +27,14 @@ EFFORT = 0.02
 @pytest.fixture(scope="module")
 def card() -> dict[str, Any]:
     said: list[str] = []
-    made = realism_card(seed=11, effort=EFFORT, say=said.append)
+    made = realism_card(seed=11, effort=EFFORT, say=said.append).as_dict()
     assert len(said) >= 4
     return made
 
 
 @pytest.fixture(scope="module")
 def sample() -> Evidence:
-    return gather(MarketProfile(), seed=12, effort=EFFORT)[0]
+    return gather(MarketProfile(), seed=12, effort=EFFORT).evidence
 
 
 def test_the_card_has_its_parts(card: dict[str, Any]) -> None:
@@ -74,9 +74,9 @@ def test_the_cell_that_is_twap_costs_what_twap_costs(card: dict[str, Any]) -> No
 
 
 def test_same_seed_same_facts() -> None:
-    first, second = (gather(MarketProfile(), seed=4, effort=0.01)[0] for _ in range(2))
+    first, second = (gather(MarketProfile(), seed=4, effort=0.01).evidence for _ in range(2))
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(first, second, strict=True))
-    other = gather(MarketProfile(), seed=5, effort=0.01)[0]
+    other = gather(MarketProfile(), seed=5, effort=0.01).evidence
     assert not np.array_equal(first.mid, other.mid)
 
 
@@ -85,11 +85,11 @@ def test_a_profitable_round_trip_fails_the_card() -> None:
     noise = np.random.default_rng(0).normal(size=120)
     for level, ok in ((-3.0, True), (3.0, False)):
         trips = RoundTrips(level + noise, shape, np.ones(120, bool), 0)
-        assert card_module._no_free_trip(trips)["ok"] is ok
+        assert no_free_trip(trips).ok is ok
     hidden = (
         np.where(shape[:, 0] == 8, 5.0, -9.0) + noise
     )  # one kind pays although the mean does not
-    assert not card_module._no_free_trip(RoundTrips(hidden, shape, np.ones(120, bool), 0))["ok"]
+    assert not no_free_trip(RoundTrips(hidden, shape, np.ones(120, bool), 0)).ok
 
 
 def test_orders_that_stay_open_are_failures_not_savings() -> None:
@@ -97,14 +97,14 @@ def test_orders_that_stay_open_are_failures_not_savings() -> None:
     stuck = execute(start, constant(1.0, "market"), lots=100_000, sign=np.ones(32, np.int64))
     assert not stuck.kept.any()
     row = compare(stuck, both_ways(start, TWAP, lots=100))
-    assert np.isnan(row["cost_vs_twap"]) and row["failed"] == 32
+    assert np.isnan(row.cost_vs_twap) and row.failed == 32
 
 
 def test_passive_orders_pay_less_than_taking_the_same_slices() -> None:
     start = Start(48, MarketProfile(), seed=7)
     lots = 120
     row = compare(both_ways(start, constant(1.0, 0), lots=lots), both_ways(start, TWAP, lots=lots))
-    assert row["cost_vs_twap"] < -2 * row["se"] and row["failed"] <= 2
+    assert row.cost_vs_twap < -2 * row.se and row.failed <= 2
 
 
 @pytest.mark.parametrize("effort", [0.0, -1.0, float("nan"), 1000.0])
@@ -117,11 +117,11 @@ def test_effort_must_make_sense(effort: float) -> None:
 
 def test_beside_a_real_book(sample: Evidence, shared_data: Path) -> None:
     found = against(sample, read_lobster(shared_data / "lobster_AMZN_20120621_L5_messages.parquet"))
-    rows = {row["name"]: row for row in found["rows"]}
-    assert rows["spread, bps"]["real"] == pytest.approx(5.76, abs=0.05)
-    assert 1.5 < rows["spread, bps"]["simulated"] < 12
-    assert rows["sign autocorrelation near lag 13"]["real"] > 0.03
-    assert 0 < found["wasserstein"]["standardised returns"] < 0.5
+    rows = {row.name: row for row in found.rows}
+    assert rows["spread, bps"].real == pytest.approx(5.76, abs=0.05)
+    assert 1.5 < rows["spread, bps"].simulated < 12
+    assert rows["sign autocorrelation near lag 13"].real > 0.03
+    assert 0 < found.wasserstein["standardised returns"] < 0.5
 
 
 def test_beside_real_bars(
@@ -129,11 +129,11 @@ def test_beside_real_bars(
 ) -> None:
     bars = read_bars(shared_data / "us_minute_2022.parquet")
     found = against(sample, bars)
-    names = [row["name"] for row in found["rows"]]
+    names = [row.name for row in found.rows]
     assert (
         "kurtosis, 1 bar" in names
         and "spread, bps" not in names
-        and list(found["wasserstein"]) == ["standardised returns"]
+        and list(found.wasserstein) == ["standardised returns"]
     )
     monkeypatch.setattr("se_rl.market.against.LEAST_RETURNS", 10**9)
     with pytest.raises(DataError, match="returns"):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from se_rl.market import facts
-from se_rl.market.facts import FACTS, GROUPS, Evidence, Fact, gather, measure
+from se_rl.market.evidence import GROUPS, SIGN_LAGS, Evidence, gather, sign_autocorrelation
+from se_rl.market.facts import FACTS, Fact, measure
 from se_rl.market.impact import ORDER_BARS, SHARES, SMALL_SHARES
 from se_rl.market.profile import MarketProfile
 
@@ -29,7 +30,7 @@ def evidence(**changes: np.ndarray) -> Evidence:
         "volume": np.full((64, 1560), 50.0),
         "depth": np.full((64, 4, 5), 6.0),
         "wealth": rng.normal([5.0, 50.0], size=(64, 2)),
-        "sign_acf": np.tile(0.1 * facts.SIGN_LAGS**-0.5, (32, 1)),
+        "sign_acf": np.tile(0.1 * SIGN_LAGS**-0.5, (32, 1)),
         "trade_lots": np.full(32, 2.0),
         "response": np.tile(peak[:, None] * shape, (48, 1, 1)),
         "pulse": np.tile(np.arange(1.0, 101.0) ** -0.25, (48, 1)),
@@ -99,8 +100,8 @@ def test_crossover_is_where_the_line_meets_the_law() -> None:
 
 def test_signs_are_correlated_about_zero() -> None:
     rng = np.random.default_rng(3)
-    assert abs(facts.sign_autocorrelation(rng.choice([-1.0, 1.0], 20_000))).max() < 0.02
-    assert facts.sign_autocorrelation(np.ones(20_000)) == pytest.approx(
+    assert abs(sign_autocorrelation(rng.choice([-1.0, 1.0], 20_000))).max() < 0.02
+    assert sign_autocorrelation(np.ones(20_000)) == pytest.approx(
         np.ones(8)
     )  # one long order is all memory
 
@@ -110,7 +111,7 @@ def test_failed_orders_are_left_out_and_nothing_left_is_not_a_number() -> None:
     response[::2] = np.nan
     assert named("decay").measure(evidence(response=response)) == pytest.approx([0.6, 0.5])
     row = measure(named("impact exponent"), evidence(response=np.full_like(response, np.nan)))
-    assert math.isnan(row["value"]) and not row["ok"]
+    assert math.isnan(row.headline.value) and not row.ok
 
 
 def test_a_row_needs_all_its_numbers_in_their_bands() -> None:
@@ -118,15 +119,15 @@ def test_a_row_needs_all_its_numbers_in_their_bands() -> None:
     rest = [sample.without(group) for group in range(GROUPS)]
     row = measure(named("decay"), sample, rest=rest)
     assert (
-        row["ok"]
-        and row["value"] == row["parts"][0]["value"]
-        and row["se"] == pytest.approx(0.0, abs=1e-9)
+        row.ok
+        and row.headline.value == row.numbers[0].value
+        and row.headline.se == pytest.approx(0.0, abs=1e-9)
     )
-    assert (row["low"], row["high"]) == (0.5, 0.85)
+    assert (row.headline.low, row.headline.high) == (0.5, 0.85)
     response = sample.response.copy()
     response[:, :, -1] = 0.0
     row = measure(named("decay"), evidence(response=response), rest=rest)
-    assert row["parts"][0]["ok"] and not row["parts"][1]["ok"] and not row["ok"]
+    assert row.numbers[0].ok and not row.numbers[1].ok and not row.ok
 
 
 def test_standard_errors_match_those_of_a_mean() -> None:
@@ -136,7 +137,7 @@ def test_standard_errors_match_those_of_a_mean() -> None:
         named("spread and depth"), sample, rest=[sample.without(group) for group in range(GROUPS)]
     )
     expected = 100 * spread.std() / math.sqrt(spread.size) / sample.daily_sd_ticks
-    assert row["se"] == pytest.approx(expected, rel=0.5)
+    assert row.headline.se == pytest.approx(expected, rel=0.5)
 
 
 def test_without_drops_one_group_everywhere() -> None:
@@ -148,9 +149,9 @@ def test_without_drops_one_group_everywhere() -> None:
 def test_a_market_whose_makers_ignore_inventory_fails_the_impact_fact() -> None:
     """The trap of a crowd pinned to an outside value: orders move nothing, and the card must say so."""
     pinned = replace(MarketProfile(), maker_skew=0.0, learning=0.0, maker_imbalance=0.0)
-    sample = gather(pinned, seed=5, effort=0.01)[0]
+    sample = gather(pinned, seed=5, effort=0.01).evidence
     row = measure(named("impact exponent"), sample)
-    assert not row["ok"]
+    assert not row.ok
     assert facts.mean_of_kept(
         sample.response[:, -1, ORDER_BARS + 5 :]
     ).mean() < 0.1 * sample.daily_sd_ticks * math.sqrt(0.06)

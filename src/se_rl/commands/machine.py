@@ -150,7 +150,7 @@ def _run_card(options: argparse.Namespace) -> None:
         against = read_book_or_bars(options.against) if options.against else None
         card = realism_card(
             profile, seed=options.seed, effort=options.effort, against=against, say=say
-        )
+        ).as_dict()
         if options.html:
             from se_rl.report.card_page import card_page
 

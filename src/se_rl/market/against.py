@@ -7,23 +7,16 @@ volatility.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.books import EXECUTION, BookHistory
 from se_rl.data.market_data import DataError, MarketData
-from se_rl.market.facts import (
-    LAGS,
-    SIGN_EDGES,
-    SIGN_LAGS,
-    Evidence,
-    autocorrelation,
-    hill,
-    kurtosis,
-    sign_autocorrelation,
-)
+from se_rl.market.evidence import SIGN_EDGES, SIGN_LAGS, Evidence, sign_autocorrelation
+from se_rl.market.facts import LAGS, autocorrelation, hill, kurtosis
 
 Float = npt.NDArray[np.float64]
 
@@ -43,64 +36,70 @@ class Real(NamedTuple):
     signs: Float
 
 
-def against(evidence: Evidence, data: MarketData | BookHistory) -> dict[str, Any]:
-    """Rows of (name, real, simulated) and the distances; the simulated side is scaled to the real
-    volatility."""
+@dataclass(frozen=True)
+class ComparedNumber:
+    """One statistic of both markets."""
+
+    name: str
+    real: float
+    simulated: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The simulated market beside a real one; a tick counts as `bps_per_tick`."""
+
+    name: str
+    bps_per_tick: float
+    rows: tuple[ComparedNumber, ...]
+    wasserstein: dict[str, float]
+
+
+def against(evidence: Evidence, data: MarketData | BookHistory) -> Comparison:
+    """The same statistics of both markets; the simulated side is scaled to the real volatility."""
     real = _from_book(data) if isinstance(data, BookHistory) else _from_bars(data)
     moves = np.diff(evidence.mid)
     bps_per_tick = float(real.returns.std() / moves.std())
-    rows = [
-        _row(name, r, s)
-        for (name, r), s in zip(_shape(real.returns).items(), _shape(moves).values(), strict=True)
-    ]
+    rows: list[ComparedNumber] = []
+    ours = _shape(moves)
+    for name, value in _shape(real.returns).items():
+        rows.append(ComparedNumber(name, value, ours[name]))
     distances = {"standardised returns": _distance(_standard(real.returns), _standard(moves))}
     if len(real.spread_bps):
         spread = evidence.spread * bps_per_tick
-        rows.append(
-            _row(
-                "spread, bps",
-                float(np.average(real.spread_bps, weights=real.weights)),
-                float(spread.mean()),
-            )
-        )
+        mean = float(np.average(real.spread_bps, weights=real.weights))
+        rows.append(ComparedNumber("spread, bps", mean, float(spread.mean())))
         distances["spread, bps"] = _distance(real.spread_bps, spread, weights=real.weights)
     if np.isfinite(real.depth_in_trades):
-        ours = float(evidence.depth[..., 0].mean() / evidence.trade_lots.mean())
-        rows.append(_row("best size, in trades", real.depth_in_trades, ours))
+        depth = float(evidence.depth[..., 0].mean() / evidence.trade_lots.mean())
+        rows.append(ComparedNumber("best size, in trades", real.depth_in_trades, depth))
     if len(real.signs) > 4 * SIGN_EDGES[-1]:
-        ours_acf = evidence.sign_acf.mean(axis=0)
-        for lag, theirs, acf in zip(
-            SIGN_LAGS, sign_autocorrelation(real.signs), ours_acf, strict=True
+        theirs = sign_autocorrelation(real.signs)
+        for lag, real_acf, acf in zip(
+            SIGN_LAGS, theirs, evidence.sign_acf.mean(axis=0), strict=True
         ):
-            rows.append(_row(f"sign autocorrelation near lag {lag:.0f}", float(theirs), float(acf)))
-    return {"name": real.name, "bps_per_tick": bps_per_tick, "rows": rows, "wasserstein": distances}
-
-
-def _row(name: str, real: float, simulated: float) -> dict[str, Any]:
-    return {"name": name, "real": real, "simulated": simulated}
+            name = f"sign autocorrelation near lag {lag:.0f}"
+            rows.append(ComparedNumber(name, float(real_acf), float(acf)))
+    return Comparison(real.name, bps_per_tick, tuple(rows), distances)
 
 
 def _shape(moves: Float) -> dict[str, float]:
     """What does not depend on the unit of the moves."""
-    acf = autocorrelation(abs(moves), LAGS)
-    volatile = {
-        f"autocorrelation of |r|, lag {lag}": float(value)
-        for lag, value in zip(LAGS, acf, strict=True)
-    }
-    return {
+    shape = {
         "tail index, top 2 %": hill(moves, 0.02),
         "kurtosis, 1 bar": kurtosis(moves),
         "autocorrelation of r, lag 1": float(autocorrelation(moves, 1)[0]),
-        **volatile,
     }
+    for lag, value in zip(LAGS, autocorrelation(abs(moves), LAGS), strict=True):
+        shape[f"autocorrelation of |r|, lag {lag}"] = float(value)
+    return shape
 
 
 def _distance(real: Float, ours: Float, *, weights: Float | None = None) -> float:
     from scipy.stats import wasserstein_distance
 
-    return float(
-        wasserstein_distance(real.ravel(), ours.ravel()[::7], weights)
-    )  # a seventh is plenty, and faster
+    # a seventh of our values is plenty, and faster
+    return float(wasserstein_distance(real.ravel(), ours.ravel()[::7], weights))
 
 
 def _standard(moves: Float) -> Float:

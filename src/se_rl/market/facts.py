@@ -9,71 +9,20 @@ sizes as shares of daily volume.
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
-from typing import Any, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.market.impact import (
-    DAY_BARS,
-    ORDER_BARS,
-    SHARES,
-    SMALL_SHARES,
-    Start,
-    meta_orders,
-    news_ticks,
-    pulse,
-)
-from se_rl.market.participants import FIRST_MAKER, INFORMED, MAX_MAKERS
-from se_rl.market.price_levels import CASH, LOG_QUANTITY, LOGGED, TAKER_SIDE
-from se_rl.market.price_levels import SHARES as HELD
-from se_rl.market.profile import MarketProfile
-from se_rl.market.simulation import Markets
+from se_rl.market.evidence import GROUPS, SIGN_LAGS, Evidence
+from se_rl.market.impact import ORDER_BARS, SHARES, SMALL_SHARES
 
 Float = npt.NDArray[np.float64]
 
-QUIET_BARS, LOOK_BARS = 4 * DAY_BARS, 26
-GROUPS, LAGS = 16, (1, 5, 20, 50)
-SIGN_EDGES = np.geomspace(10, 1000, 9).astype(np.int64)
-SIGN_LAGS = np.sqrt(SIGN_EDGES[:-1] * SIGN_EDGES[1:])
+LAGS = (1, 5, 20, 50)
 PULSE_BARS = np.array([1, 2, 4, 8, 16, 32, 64])
-BEST_LEVELS = 5
 LARGE = len(SMALL_SHARES) + 2  # sizes from here on: their path and decay stand clear of noise
-
-
-class Evidence(NamedTuple):
-    """What the facts are computed from; axis 0 of every array is the market.
-
-    mid [n, bars] ticks; spread [n, bars] ticks; volume [n, bars] lots; depth [n, looks, levels]
-    lots at the best prices; wealth [n, (informed, makers)] ticks x lots; sign_acf [m, lags] of
-    trade signs, trade_lots [m] mean size of a trade; response [k, sizes, bars] and pulse [k, bars]
-    in ticks, NaN where an order failed.
-    """
-
-    mid: Float
-    spread: Float
-    volume: Float
-    depth: Float
-    wealth: Float
-    sign_acf: Float
-    trade_lots: Float
-    response: Float
-    pulse: Float
-
-    def without(self, group: int) -> Evidence:
-        """The same without every GROUPS-th market, counted from `group`."""
-        return Evidence(*(part[np.arange(len(part)) % GROUPS != group] for part in self))
-
-    @property
-    def daily_volume(self) -> float:
-        """Mean lots traded in a day."""
-        return float(self.volume.mean()) * DAY_BARS
-
-    @property
-    def daily_sd_ticks(self) -> float:
-        """Standard deviation of a day's move, from 1-minute moves."""
-        return float(np.diff(self.mid).std() * np.sqrt(DAY_BARS))
 
 
 class Fact(NamedTuple):
@@ -83,90 +32,6 @@ class Fact(NamedTuple):
     name: str
     bands: dict[str, tuple[float, float]]
     measure: Callable[[Evidence], tuple[float, ...]]
-
-
-def gather(
-    profile: MarketProfile, *, seed: int, effort: float = 1.0
-) -> tuple[Evidence, Start, dict[str, Any]]:
-    """Run the markets behind the facts; also the settled markets of the meta-orders, and counts for
-    the card."""
-    n, traced, orders = (
-        max(least, round(size * effort)) for least, size in ((48, 600), (24, 96), (96, 4000))
-    )
-    quiet, quiet_counts = _quiet_run(n, profile, seed=seed)
-    daily_volume = float(quiet["volume"].mean()) * DAY_BARS
-    signs = _sign_run(
-        traced, profile, seed=seed, log=round(daily_volume / DAY_BARS * QUIET_BARS * 1.5)
-    )
-    start = Start(orders, profile, seed=seed)
-    tried, single = (probe(start, daily_volume=daily_volume) for probe in (meta_orders, pulse))
-    evidence = Evidence(
-        **quiet,
-        **signs,
-        response=np.where(tried.kept[:, :, None], tried.response, np.nan),
-        pulse=np.where(single.kept, single.response[:, 0], np.nan),
-    )
-    messages = quiet_counts["messages"] + tried.messages + single.messages
-    return evidence, start, quiet_counts | {"messages": messages, "orders": tried}
-
-
-def _quiet_run(
-    n: int, profile: MarketProfile, *, seed: int
-) -> tuple[dict[str, Float], dict[str, int]]:
-    """Markets that nobody disturbs."""
-    seeds = np.random.default_rng([seed, 1]).integers(2**40, size=n)
-    markets = Markets(n, profile, seeds=seeds, warm_up_bars=100)
-    kept: dict[str, list[Float]] = {"mid": [], "spread": [], "volume": [], "depth": []}
-    counts = {"messages": 0, "crossed": 0}
-    wealth = np.zeros((n, 2))
-    for _ in range(QUIET_BARS // LOOK_BARS):  # in pieces: the full record would fill the memory
-        earned, news = _worth(markets), news_ticks(markets)
-        held = markets.books.book.owners[..., HELD].copy()
-        bars, _answers = markets.run(LOOK_BARS)
-        # holding through news earns 0 on average: taken out, so that skill shows
-        earned = _worth(markets) - earned - held * (news_ticks(markets) - news)[:, None]
-        makers = earned[:, FIRST_MAKER : FIRST_MAKER + MAX_MAKERS].sum(axis=1)
-        wealth += np.stack([earned[:, INFORMED], makers], axis=1)
-        kept["mid"].append(bars["close"].T / 2.0)
-        kept["spread"].append((bars["ask"] - bars["bid"]).T.astype(float))
-        kept["volume"].append(bars["volume"].T.astype(float))
-        kept["depth"].append(markets.books.depth(BEST_LEVELS)[..., 1].mean(axis=1)[:, None])
-        counts["messages"] += int(bars["messages"].sum())
-        counts["crossed"] += int(
-            ((bars["ask"] <= bars["bid"]) & (bars["bid"] > 0) & (bars["ask"] > 0)).sum()
-        )
-    counts["broken"] = int(markets.broken.sum())
-    arrays = {name: np.concatenate(parts, axis=1) for name, parts in kept.items()}
-    return arrays | {"wealth": wealth}, counts
-
-
-def _worth(markets: Markets) -> Float:
-    """Every account marked at the mid, in ticks x lots [n, owners]."""
-    owners = markets.books.book.owners
-    return owners[..., CASH] + owners[..., HELD] * markets.mid_ticks[:, None]
-
-
-def _sign_run(n: int, profile: MarketProfile, *, seed: int, log: int) -> dict[str, Float]:
-    """Autocorrelation of the signs of trades, from the trade log."""
-    seeds = np.random.default_rng([seed, 2]).integers(2**40, size=n)
-    markets = Markets(n, profile, seeds=seeds, log=log)
-    markets.books.clear_log()
-    markets.run(QUIET_BARS, record=False)
-    acfs, sizes = [], []
-    for b in range(n):
-        trades = markets.books.trades(b)[: min(log, markets.books.total(LOGGED)[b])]
-        acfs.append(sign_autocorrelation(1.0 - 2.0 * trades[:, TAKER_SIDE]))
-        sizes.append(trades[:, LOG_QUANTITY].mean())
-    return {"sign_acf": np.array(acfs), "trade_lots": np.array(sizes)}
-
-
-def sign_autocorrelation(signs: Float) -> Float:
-    """Autocorrelation of +-1 averaged between SIGN_EDGES, about their true mean 0: under long
-    memory the mean of one market's signs is far from 0, and taking it out would hide the memory."""
-    size = 2 ** int(np.ceil(np.log2(len(signs) + SIGN_EDGES[-1])))
-    spectrum = abs(np.fft.rfft(signs, size)) ** 2
-    acf = np.fft.irfft(spectrum)[: SIGN_EDGES[-1]] / (len(signs) - np.arange(SIGN_EDGES[-1]))
-    return np.array([acf[low:high].mean() for low, high in pairwise(SIGN_EDGES)])
 
 
 def autocorrelation(values: Float, lags: npt.ArrayLike) -> Float:
@@ -345,25 +210,53 @@ FACTS = (
 """The card's facts; the first number of each is its headline value."""
 
 
-def measure(
-    fact: Fact, evidence: Evidence, *, rest: list[Evidence] | None = None
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class FactNumber:
+    """One number of a fact with its standard error and band."""
+
+    label: str
+    value: float
+    se: float
+    low: float
+    high: float
+
+    @property
+    def ok(self) -> bool:
+        """The number lies in its band."""
+        return bool(self.low <= self.value <= self.high)
+
+    def as_dict(self) -> dict[str, str | float | bool]:
+        """What the card's JSON holds of it."""
+        return {**asdict(self), "ok": self.ok}
+
+
+@dataclass(frozen=True)
+class FactResult:
+    """One row of the card: a fact passes where all its numbers lie in their bands."""
+
+    name: str
+    numbers: tuple[FactNumber, ...]
+
+    @property
+    def headline(self) -> FactNumber:
+        """The number that stands for the fact."""
+        return self.numbers[0]
+
+    @property
+    def ok(self) -> bool:
+        """All numbers lie in their bands."""
+        return all(number.ok for number in self.numbers)
+
+
+def measure(fact: Fact, evidence: Evidence, *, rest: list[Evidence] | None = None) -> FactResult:
     """One row of the card; standard errors from `rest`, the evidence without each group."""
     values = fact.measure(evidence)
     others = np.array([fact.measure(part) for part in rest or []])
-    errors = (
-        others.std(axis=0) * np.sqrt(GROUPS - 1) if len(others) else np.full(len(values), np.nan)
-    )
-    parts = [
-        {
-            "label": label,
-            "value": value,
-            "se": float(se),
-            "low": low,
-            "high": high,
-            "ok": bool(low <= value <= high),
-        }
-        for (label, (low, high)), value, se in zip(fact.bands.items(), values, errors, strict=True)
-    ]
-    head = {key: parts[0][key] for key in ("value", "se", "low", "high")}
-    return {"name": fact.name, **head, "ok": all(part["ok"] for part in parts), "parts": parts}
+    errors = np.full(len(values), np.nan)
+    if len(others):
+        # jackknife: se = sqrt(groups - 1) * sd over the groups
+        errors = others.std(axis=0) * np.sqrt(GROUPS - 1)
+    numbers: list[FactNumber] = []
+    for (label, (low, high)), value, se in zip(fact.bands.items(), values, errors, strict=True):
+        numbers.append(FactNumber(label, value, float(se), low, high))
+    return FactResult(fact.name, tuple(numbers))

@@ -13,7 +13,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.market.participants import ANSWERED, NEWS, SPENT, TAKE
+from se_rl.market.participants import (
+    ANSWERED,
+    KIND,
+    NEWS,
+    NO_ORDER,
+    SPENT,
+    TAKE,
+    WISH_FIELDS,
+    WISH_LOTS,
+    WISH_SIDE,
+)
 from se_rl.market.price_levels import BUY, SELL
 from se_rl.market.profile import FIXED, MarketProfile
 from se_rl.market.simulation import Markets
@@ -83,11 +93,10 @@ class Start:
         """Market orders of `lots` [n, bars] at the start of each bar: positive buys, negative
         sells."""
         markets, bars = self.again(), lots.shape[1]
-        wishes = np.zeros((bars, self.n, 1, 4), np.int64)
-        wishes[:, :, 0, :2] = np.stack(
-            [np.where(lots.T != 0, TAKE, 0), np.where(lots.T > 0, BUY, SELL)], axis=-1
-        )
-        wishes[:, :, 0, 3] = abs(lots.T)
+        wishes = np.zeros((bars, self.n, 1, WISH_FIELDS), np.int64)
+        wishes[:, :, 0, KIND] = np.where(lots.T != 0, TAKE, NO_ORDER)
+        wishes[:, :, 0, WISH_SIDE] = np.where(lots.T > 0, BUY, SELL)
+        wishes[:, :, 0, WISH_LOTS] = abs(lots.T)
         before, news_before = markets.mid_ticks, news_ticks(markets)
         record, answers = markets.run(bars, wishes)
         mid, news = record["close"].T / 2.0, record["news"].T / FIXED
@@ -126,10 +135,8 @@ def pulse(start: Start, *, daily_volume: float, bars: int = 100) -> MetaOrders:
 
 def _paired(start: Start, schedules: Int, *, daily_volume: float) -> MetaOrders:
     """Run every schedule [sizes, bars] and none at all, and take the difference."""
-    quiet, lots = (
-        start.run(np.zeros((start.n, schedules.shape[1]), np.int64)),
-        schedules.sum(axis=1),
-    )
+    quiet = start.run(np.zeros((start.n, schedules.shape[1]), np.int64))
+    lots = schedules.sum(axis=1)
     sign = start.sign[:, None]
     control = sign * _own_move(quiet)
     response = np.empty((start.n, *schedules.shape))

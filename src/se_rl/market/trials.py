@@ -10,13 +10,24 @@ a free fill.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.market.impact import ORDER_BARS, Start, estimate, even_slices, less_control, news_ticks
-from se_rl.market.participants import ANSWERED, POST, SPENT, TAKE
+from se_rl.market.participants import (
+    ANSWERED,
+    KIND,
+    POST,
+    SPENT,
+    TAKE,
+    WISH_FIELDS,
+    WISH_LOTS,
+    WISH_PRICE,
+    WISH_SIDE,
+)
 from se_rl.market.price_levels import BUY, SELL
 
 Float = npt.NDArray[np.float64]
@@ -70,11 +81,13 @@ def execute(start: Start, policy: Policy, *, lots: int, sign: Int) -> MetaorderO
         if not left.any():
             break
         bid, ask = markets.books.best(BUY), markets.books.best(SELL)
-        view, wishes = View(bar, left, lots, sign, bid, ask), np.zeros((1, start.n, 1, 4), np.int64)
+        view = View(bar, left, lots, sign, bid, ask)
+        wishes = np.zeros((1, start.n, 1, WISH_FIELDS), np.int64)
         kind, price, amount = policy(view) if bar < ORDER_BARS - 1 else (TAKE, 0, left)
-        columns = (kind, np.where(sign > 0, BUY, SELL), price, np.clip(amount, 0, left))
-        for field, values in enumerate(columns):
-            wishes[0, :, 0, field] = values
+        wishes[0, :, 0, KIND] = kind
+        wishes[0, :, 0, WISH_SIDE] = np.where(sign > 0, BUY, SELL)
+        wishes[0, :, 0, WISH_PRICE] = price
+        wishes[0, :, 0, WISH_LOTS] = np.clip(amount, 0, left)
         record, answers = markets.run(1, wishes)
         # the news meets what was left before the bar: known in advance, so this has mean 0 whatever
         # the policy
@@ -125,31 +138,61 @@ def both_ways(start: Start, policy: Policy, *, lots: int) -> MetaorderOutcome:
     )
 
 
-def compare(tried: MetaorderOutcome, twap: MetaorderOutcome) -> dict[str, Any]:
+@dataclass(frozen=True)
+class CostOverTwap:
+    """A policy's cost over TWAP's, as a share of TWAP's and in ticks, with the orders that failed."""
+
+    cost_vs_twap: float
+    se: float
+    ticks: float
+    failed: int
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A constant policy and what it cost: size of the parent, lots a bar, place."""
+
+    participation: float
+    multiple: float
+    offset: int | str
+    cost: CostOverTwap
+
+
+@dataclass(frozen=True)
+class RuleCell:
+    """What the state rule cost at one size of the parent."""
+
+    participation: float
+    lots: int
+    cost: CostOverTwap
+
+
+@dataclass(frozen=True)
+class StateRuleResult:
+    """The state rule in words, the spread it calls narrow, and its costs by size."""
+
+    rule: str
+    narrow_ticks: float
+    rows: tuple[RuleCell, ...]
+
+
+def compare(tried: MetaorderOutcome, twap: MetaorderOutcome) -> CostOverTwap:
     """Cost over that of TWAP as a share of TWAP's cost, paired by seed, with its standard error and
     failures."""
     kept = tried.kept & twap.kept
+    failed = int((~kept).sum())
     if kept.sum() < 2:
-        return {
-            "cost_vs_twap": float("nan"),
-            "se": float("nan"),
-            "ticks": float("nan"),
-            "failed": int((~kept).sum()),
-        }
+        return CostOverTwap(float("nan"), float("nan"), float("nan"), failed)
     extra = less_control((tried.cost - twap.cost)[kept], (tried.luck - twap.luck)[kept])
     base = estimate(twap.cost[kept] - twap.luck[kept])[0]
     ticks, se = estimate(extra)
-    return {
-        "cost_vs_twap": ticks / base,
-        "se": se / base,
-        "ticks": ticks,
-        "failed": int((~kept).sum()),
-    }
+    return CostOverTwap(ticks / base, se / base, ticks, failed)
 
 
-def grid(start: Start, *, bar_volume: float) -> tuple[list[dict[str, Any]], int]:
+def grid(start: Start, *, bar_volume: float) -> tuple[tuple[GridCell, ...], int]:
     """Every constant policy against TWAP, for both sizes of parent; and the messages it took."""
-    rows, messages = [], 0
+    cells: list[GridCell] = []
+    messages = 0
     for participation in PARTICIPATIONS:
         lots = max(ORDER_BARS // 4, round(participation * bar_volume * ORDER_BARS))
         twap = both_ways(start, TWAP, lots=lots)
@@ -157,9 +200,9 @@ def grid(start: Start, *, bar_volume: float) -> tuple[list[dict[str, Any]], int]
             for offset in OFFSETS:
                 tried = both_ways(start, constant(multiple, offset), lots=lots)
                 messages += tried.messages
-                place = {"participation": participation, "multiple": multiple, "offset": offset}
-                rows.append(place | compare(tried, twap))
-    return rows, messages
+                cost = compare(tried, twap)
+                cells.append(GridCell(participation, multiple, offset, cost))
+    return tuple(cells), messages
 
 
 QUICKEN = 0.45
@@ -185,15 +228,17 @@ def state_rule(narrow_ticks: float) -> Policy:
 
 def try_state_rule(
     start: Start, *, bar_volume: float, narrow_ticks: float
-) -> tuple[dict[str, Any], int]:
-    """The state rule against TWAP, which also uses market orders only: what looking at the market
-    is worth."""
-    rows, messages = [], 0
+) -> tuple[StateRuleResult, int]:
+    """The state rule against TWAP: what looking at the market is worth; and the messages it took.
+
+    Both use market orders only.
+    """
+    rows: list[RuleCell] = []
+    messages = 0
     for participation in RULE_PARTICIPATIONS:
         lots = max(ORDER_BARS // 4, round(participation * bar_volume * ORDER_BARS))
-        twap, ruled = (
-            both_ways(start, policy, lots=lots) for policy in (TWAP, state_rule(narrow_ticks))
-        )
-        rows.append({"participation": participation, "lots": lots} | compare(ruled, twap))
+        twap = both_ways(start, TWAP, lots=lots)
+        ruled = both_ways(start, state_rule(narrow_ticks), lots=lots)
+        rows.append(RuleCell(participation, lots, compare(ruled, twap)))
         messages += twap.messages + ruled.messages
-    return {"rule": RULE, "narrow_ticks": narrow_ticks, "rows": rows}, messages
+    return StateRuleResult(RULE, narrow_ticks, tuple(rows)), messages
