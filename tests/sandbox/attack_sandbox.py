@@ -1,6 +1,6 @@
 """The worker's side of the attack corpus, and the oracles that tell whether an attack got its way.
 
-`run`, `run_many`, `policy` and `honest` are the trusted code that a room calls by name; the same code runs unprotected in
+`run`, `run_many`, `policy` and `honest` are the trusted code that a sandbox calls by name; the same code runs unprotected in
 the control. Who starts them is `attacks.campaign`.
 """
 

@@ -1,4 +1,4 @@
-"""The rooms that all tests of the sandbox share."""
+"""The sandboxes that all tests of the sandbox share."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from se_rl.sandbox.server import Sandbox
 
 @pytest.fixture(scope="session")
 def sandbox() -> Iterator[Sandbox]:
-    """A room with torch and a compiled kernel, locked as well as this machine can."""
+    """A sandbox with torch and a compiled kernel, locked as well as this machine can."""
     with Sandbox("sandbox_functions") as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="session")
 def plain_sandbox() -> Iterator[Sandbox]:
-    """A room without torch and with namespaces switched off: the least lock that is accepted."""
+    """A sandbox without torch and with namespaces switched off: the least lock that is accepted."""
     with Sandbox(
         "se_rl.sandbox.worker", layers=[name for name in LAYERS if name != "namespaces"]
     ) as sandbox:

@@ -348,10 +348,10 @@ def test_the_parents_death_ends_all() -> None:
 import json, os, sys
 from process_checks import children
 from se_rl.sandbox.server import Sandbox
-room = Sandbox("se_rl.sandbox.worker")
-call = room.start("{BENCH}:deaf_loop", seconds=60)
+sandbox = Sandbox("se_rl.sandbox.worker")
+call = sandbox.start("{BENCH}:deaf_loop", seconds=60)
 call.wait_locked()
-print(json.dumps([room.pid, *children(room.pid)]), flush=True)
+print(json.dumps([sandbox.pid, *children(sandbox.pid)]), flush=True)
 os.kill(os.getpid(), 9)
 """
     path = os.pathsep.join(entry for entry in sys.path if entry)

@@ -70,32 +70,31 @@ def choose_grid(columns: Columns, options: ReadOptions) -> SessionGrid | None:
         options.exchange or options.bar_minutes or options.bar_label
     ):
         return columns.grid
-    minutes, told_minutes = columns.label_minutes, options.bar_minutes or columns.bar_minutes
+    minutes, stated_minutes = columns.label_minutes, options.bar_minutes or columns.bar_minutes
     labels = np.unique(minutes[minutes <= 1440])
     gaps, counts = np.unique(np.diff(labels), return_counts=True)
-    step = told_minutes or (int(gaps[counts.argmax()]) if len(gaps) else 1)
+    step = stated_minutes or (int(gaps[counts.argmax()]) if len(gaps) else 1)
     inferred = infer_grid(minutes, bar_minutes=step) or infer_grid(
-        minutes, bar_minutes=told_minutes
+        minutes, bar_minutes=stated_minutes
     )
-    fitting = inferred or infer_grid(
-        minutes
-    )  # a told bar length that misfits known hours is refused in `on_grid`
+    # `on_grid` refuses a stated bar length that misfits known hours
+    fitting = inferred or infer_grid(minutes)
     if np.mean(minutes > 1440) > 0.01:
         inferred = fitting = None
     exchange = options.exchange or (fitting.exchange if fitting else None)
     if exchange is None:
         return None
-    length = told_minutes or (inferred.bar_minutes if inferred else step)
+    length = stated_minutes or (inferred.bar_minutes if inferred else step)
     label = inferred.label if inferred else columns.bar_label or "start"
     grid = session_grid(exchange, bar_minutes=length, label=options.bar_label or label)
     if options.bar_label or columns.bar_label in (None, grid.label):
         return grid
     # The source's own word decides only where the labels leave it open: "end of bar" files may
     # carry an opening print.
-    told = session_grid(exchange, bar_minutes=length, label=columns.bar_label)
-    return (
-        told if np.sum(columns.located(told) >= 0) >= np.sum(columns.located(grid) >= 0) else grid
-    )
+    stated = session_grid(exchange, bar_minutes=length, label=columns.bar_label)
+    fits_stated = np.sum(columns.located(stated) >= 0)
+    fits_grid = np.sum(columns.located(grid) >= 0)
+    return stated if fits_stated >= fits_grid else grid
 
 
 def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance) -> MarketData:
@@ -120,8 +119,8 @@ def _one_session(columns: Columns, options: ReadOptions, provenance: Provenance)
     )
     grid = SessionGrid(CONTINUOUS, max(step, 1), "start", tuple(range(shape[2])))
     arrays, notes = _filled(columns, np.arange(len(columns)), shape)
-    told = "fits the hours of no exchange: all rows of a symbol are one continuous session"
-    provenance = replace(provenance, notes=(*provenance.notes, told, *notes))
+    reason = "fits the hours of no exchange: all rows of a symbol are one continuous session"
+    provenance = replace(provenance, notes=(*provenance.notes, reason, *notes))
     return MarketData(
         symbols, columns.date[:1].astype(np.int32), grid, **arrays, provenance=provenance
     )
@@ -143,8 +142,8 @@ def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> M
     used = np.bincount(columns.code, minlength=len(columns.symbols)) > 0
     if outside and not used.all():
         notes += (f"{int(np.sum(~used))} symbols without a bar inside the hours dropped",)
-    told = grid is columns.grid
-    if not told:
+    own_grid = grid is columns.grid
+    if not own_grid:
         grid, place, cut = _cut(grid, place)
         notes += cut
     days = np.bincount(columns.date - columns.date.min()) > 0
@@ -154,9 +153,8 @@ def on_grid(columns: Columns, grid: SessionGrid, *, provenance: Provenance) -> M
     cell = ((np.cumsum(used) - 1)[columns.code] * len(dates) + day) * len(grid) + place
     arrays, quote_notes = _filled(columns, cell, shape)
     symbols = tuple(s for s, u in zip(columns.symbols, used, strict=True) if u)
-    notes += (
-        () if told else quote_notes
-    )  # a file of ours brings the notes of its first reading along
+    if not own_grid:  # a file of ours brings the notes of its first reading along
+        notes += quote_notes
     return MarketData(symbols, dates, grid, **arrays, provenance=replace(provenance, notes=notes))
 
 

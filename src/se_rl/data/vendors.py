@@ -25,13 +25,18 @@ if TYPE_CHECKING:
 
 TRIES = 3
 _COLUMNS = ("symbol", "timestamp", *PRICE_FIELDS, "volume")
-_PASSING = (
-    {"ConnectionError", "TimeoutError", "Timeout", "ProxyError", "gaierror", "ChunkedEncodingError"}
-    | {
-        "JSONDecodeError",  # akshare reads the page of a busy server as JSON without a look at its status
-        "YFRateLimitError",
-    }
-)
+_PASSING = {
+    "ConnectionError",
+    "TimeoutError",
+    "Timeout",
+    "ProxyError",
+    "gaierror",
+    "ChunkedEncodingError",
+} | {
+    # akshare reads the page of a busy server as JSON without a look at its status
+    "JSONDecodeError",
+    "YFRateLimitError",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,9 @@ from se_rl.market.compiling import make_kernel
 Array = npt.NDArray[Any]
 
 MESSAGE_FIELDS = ("kind", "side", "price", "quantity", "owner", "id")
-CPU_JIT = nb.njit(nogil=True, forceinline=True, _nrt=False, error_model="numpy")  # type: ignore[call-overload]
+CPU_JIT = nb.njit(  # type: ignore[call-overload]
+    nogil=True, forceinline=True, _nrt=False, error_model="numpy"
+)
 """How the kernel is compiled for CPUs: inlined and without reference counting, worth a factor of
 four."""
 
@@ -237,7 +239,7 @@ class Books:
         self.book.meta[:, at.LOGGED] = 0
 
     def grow(self, orders: int, *, log: int = 0) -> None:
-        """Room for more resting orders (and logged trades) per book; slots, queues and the log stay
+        """Space for more resting orders (and logged trades) per book; slots, queues and the log stay
         as they are."""
         meta, old, n = self.book.meta, self.book.orders, self.book.orders.shape[1]
         if orders <= n:

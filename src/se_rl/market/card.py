@@ -1,4 +1,4 @@
-"""The realism card: twelve facts with their bands, sanity tests, a grid of policies, a real market."""
+"""The realism card: twelve facts with their bands, sanity tests, policies, and a real market."""
 
 from __future__ import annotations
 

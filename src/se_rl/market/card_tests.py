@@ -1,4 +1,4 @@
-"""Tests that any sound market passes: nothing is free, nothing is lost, and no side is preferred."""
+"""Tests that any sound market passes: nothing is free, nothing is lost, no side is preferred."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sample of simulated markets behind the realism card: undisturbed ones, and ones with orders."""
+"""The sample of simulated markets behind the realism card: undisturbed, and with orders."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gathered:
-    """The evidence, the settled markets and meta-orders behind it, and what went wrong on the way."""
+    """The evidence, the settled markets and meta-orders behind it, and counts of what went wrong."""
 
     evidence: Evidence
     start: Start

@@ -201,7 +201,7 @@ def match(
 
 
 def record(book: Book, b: int, slot: int, size: int, side: int, owner: int, ident: int) -> None:
-    """Book one fill: totals, both owners' cash and shares, and the log while it has room."""
+    """Book one fill: totals, both owners' cash and shares, and the log while it has space."""
     meta, orders, log, owners = book.meta, book.orders, book.log, book.owners
     price, maker = int(orders[b, slot, PRICE]), int(orders[b, slot, OWNER])
     cash, shares = (

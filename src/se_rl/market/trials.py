@@ -140,7 +140,7 @@ def both_ways(start: Start, policy: Policy, *, lots: int) -> MetaorderOutcome:
 
 @dataclass(frozen=True)
 class CostOverTwap:
-    """A policy's cost over TWAP's, as a share of TWAP's and in ticks, with the orders that failed."""
+    """A policy's cost over TWAP's, as a share of it and in ticks, with the orders that failed."""
 
     cost_vs_twap: float
     se: float

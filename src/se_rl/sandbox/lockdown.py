@@ -39,9 +39,12 @@ PROBE_SECONDS = 60
 
 
 class SandboxError(RuntimeError):
-    """The room cannot be trusted or does not answer; one line that says why. Never caused by a
-    design alone, save in `PolicyServer`, where a design that stalls or answers nonsense ends its
-    own evaluation. `hopeless`: trying again cannot help, for this machine has no lock."""
+    """The sandbox cannot be trusted or does not answer; the message says why in one line.
+
+    A design alone never causes it, save in `PolicyServer`, where a design that stalls or answers
+    nonsense ends its own evaluation. `hopeless`: trying again cannot help, since this machine has
+    no lock.
+    """
 
     hopeless = False
 

@@ -1,11 +1,12 @@
-"""the sandbox, seen by the parent: start functions in locked processes, get results, never an
-exception of theirs.
+"""The sandbox as the parent sees it: start functions in locked processes and get their results.
+
+What a function raises comes back as a result, never as an exception.
 
     with Sandbox("se_rl.rl.sandboxed_training") as sandbox:
         sandbox.share("train", {"bars": bars})
         result = sandbox.call("se_rl.rl.sandboxed_training:train", {"source": b"..."}, seconds=600)
 
-Make the room before keys and sealed data are loaded: its server starts with a clean environment and
+Make the sandbox before you load keys and sealed data: its server starts with a clean environment and
 knows only what it is given. The function named is trusted code that may run a design's source; the
 design's process ends with the call.
 """

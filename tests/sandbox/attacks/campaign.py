@@ -70,7 +70,7 @@ def attack(pair: Pair) -> tuple[str, str]:
 
 
 class Locked:
-    """Attacks in a room; `guarded` loads them with the framework's loader; together is 1 where each must be alone."""
+    """Attacks in a sandbox; `guarded` loads them with the framework's loader; together is 1 where each must be alone."""
 
     def __init__(
         self, sandbox: Sandbox, canaries: Canaries, *, guarded: bool, together: int

@@ -6,7 +6,7 @@ from attacks.form import reward, rewards
 
 LIBC = "import ctypes\nlibc = ctypes.CDLL(None)\n"
 HALF = "335544320"
-"""Bytes that an attack asks for: more than the room allows, and no burden to a machine."""
+"""Bytes that an attack asks for: more than the sandbox allows, and no burden to a machine."""
 
 MEMORY = {
     **rewards(
