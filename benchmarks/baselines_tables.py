@@ -16,7 +16,7 @@ from typing import Any
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import run_baselines
 from se_rl.records.files import write_text
-from se_rl.report.terminal import interval, number, p_value
+from se_rl.report.numbers import interval, number, p_value
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RUNS: tuple[tuple[str, int | str, int], ...] = (

@@ -20,7 +20,6 @@ from se_rl.records.entries import DEFAULT, NAIVE
 from se_rl.records.plain import to_plain
 from se_rl.records.results import OURS, STRONG
 from se_rl.records.settings import RunConfig
-from se_rl.report.design_rows import OverDefault
 from se_rl.scoring.comparison import compare
 
 RUNGS = RunConfig().rungs
@@ -238,11 +237,11 @@ def screened(place: Path) -> dict[int, list[float]]:
     """Scores of one run's designs at the screen, by the iteration that they were written in."""
     found: dict[int, list[float]] = {}
     with Archive.open(place / "archive.sqlite", read_only=True) as archive:
-        scoring = OverDefault(archive)
+        standings = archive.standings()
         for one in archive.candidates():
             if one.operator not in (DEFAULT, NAIVE) and not one.twin:
-                score = scoring.by_rung(archive.evaluations(one.id)).get(RUNGS.screen.index)
-                found.setdefault(one.iteration, []).extend([score["mean"]] if score else [])
+                standing = standings.get((one.id, RUNGS.screen.index))
+                found.setdefault(one.iteration, []).extend([standing.score] if standing else [])
     return found
 
 
@@ -254,7 +253,7 @@ def learning(
         "### Finalists: learning speed, and the result at three times the budget, apart (over the default, validation)\n"
     )
     print(
-        "Those with fewer trainings than the others were stopped for futility; their intervals are without the seeds' share.\n"
+        "Those with fewer trainings than the others were stopped for futility.\n"
     )
     config = results[0]["config"]
     head = [f"{config['work'] * k:g} units" for k in (1 / 3, 1, 3)]
@@ -279,25 +278,24 @@ def learning(
 def stopped(place: Path) -> list[dict[str, Any]]:
     """Designs of one run that were stopped in the last rung, in the form of its finalists."""
     with Archive.open(place / "archive.sqlite", read_only=True) as archive:
-        scoring, rows = OverDefault(archive), []
-        for name in [
-            e.payload["candidate"]
-            for e in archive.events("dropped")
-            if e.payload["rung"] == RUNGS.last.index
-        ]:
-            made = archive.evaluations(name)
-            scores = scoring.by_rung(made)
-            if RUNGS.last.index in scores:
-                rungs = {str(rung): score["mean"] for rung, score in scores.items()}
-                seeds = [e.seed for e in made if e.rung == RUNGS.last.index and e.ok]
-                own = {
-                    "candidate": name,
-                    "rungs": rungs,
-                    "ci95": scores[RUNGS.last.index]["ci95"],
-                    "by_seed": seeds,
-                    "by_world": {},
-                }
-                rows.append(own)
+        standings, rows = archive.standings(), []
+        for event in archive.events("dropped"):
+            name = event.payload["candidate"]
+            last = standings.get((name, RUNGS.last.index))
+            if event.payload["rung"] != RUNGS.last.index or last is None:
+                continue
+            rungs = {}
+            for rung in RUNGS:
+                if (name, rung.index) in standings:
+                    rungs[str(rung.index)] = standings[name, rung.index].score
+            own = {
+                "candidate": name,
+                "rungs": rungs,
+                "ci95": list(last.ci95),
+                "by_seed": list(last.by_seed),
+                "by_world": {},
+            }
+            rows.append(own)
     return rows
 
 

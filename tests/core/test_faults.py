@@ -6,8 +6,10 @@ Trainings are made up, cheaply and always the same, and come back in an order of
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 from tiny_run import make_data, make_model, tiny_config
 
 from se_rl.config import ConfigError
@@ -33,6 +36,13 @@ from se_rl.records.jobs import TrainingJob
 from se_rl.records.plain import to_plain
 from se_rl.records.results import Gain, MethodRow, RunResults, RunTimes
 from se_rl.records.run_folder import RunFolder
+from se_rl.report.design_rows import SHORT
+from se_rl.report.live import LiveRun
+from se_rl.report.numbers import with_error
+from se_rl.report.page_numbers import plain, signed
+from se_rl.report.run_page import run_page
+from se_rl.report.show_design import show_design
+from se_rl.report.show_run import show_run
 from se_rl.rl.policy_file import read_weights
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.scoring import final_test
@@ -326,3 +336,30 @@ def test_a_run_whose_record_is_damaged_says_so(start: Any, tmp_path: Path, name:
     (tmp_path / "run" / name).write_bytes(b"\x00garbage" * 1000)
     with pytest.raises((ArchiveError, ConfigError), match=f"{name} is damaged"):
         start("run")
+
+
+def test_log_show_and_page_state_the_same_score_and_error(start: Any, tmp_path: Path) -> None:
+    folder, stream = tmp_path / "run", io.StringIO()
+    with LiveRun(console=Console(file=stream, force_terminal=False)) as live:
+        run.run_search(tiny_config(**QUICK), folder, tell=live.event)
+    page, shown, log = run_page(folder), show_run(folder), stream.getvalue()
+    scored = [row for row in shown.designs if row.is_scored and row.iteration]
+    assert len(scored) >= 3
+    for row in scored:
+        score = with_error(row.score, row.se)
+        name = row.id[:SHORT]
+        said = re.findall(rf"(?:design {name}.*, |\b{name} )(\S+ ± \S+?)(?: bps|,|$)", log, re.M)
+        assert said[-1] == score, "the log's last word on it"
+        assert score_of(page, row.id) == f"{signed(row.score)} ± {plain(row.se)} bps"
+        design = show_design(folder, row.id)
+        assert (design.row.score, design.row.se) == (row.score, row.se)
+        rung = design.rungs[str(row.rung)]
+        assert (rung.mean, rung.se) == (row.score, row.se)
+
+
+def score_of(page: str, name: str) -> str:
+    """What the page's panel of a design says over the default."""
+    marker = '<script type="application/json" id="designs">'
+    panels = json.loads(page.partition(marker)[2].partition("</script>")[0])
+    panel = next(panel for panel in panels["designs"] if panel["id"] == name)
+    return dict(panel["facts"])["over the default"]

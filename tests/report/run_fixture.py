@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,21 @@ from se_rl.records.entries import (
     Evaluation,
     Instruction,
     ModelCall,
+    StoredStanding,
     design_id,
     sha256,
 )
 from se_rl.records.files import to_json
+from se_rl.records.results import OURS
 
 HOSTILE = "</script><script>alert(1)</script>{{ 7 * 7 }}{% raw %}<img src=x onerror=alert(2)>"
-OURS = "SE-RL (best design)"
 MODULES = ("reward", "network", "imagination")
 OPERATORS = ("draft", "tweak", "rewrite", "simplify")
 ROUNDS, PER_ROUND = 3, 12
+SE = 0.07
+"""The standard error of every standing."""
+DEFAULT_LEVELS = (0.5, 0.6, 0.7)
+"""What the default earns at each rung, bps."""
 BEST = 27
 """The proposal that wins; its neighbours fail in one way or another."""
 
@@ -62,7 +67,8 @@ def make_run(
             "name": "nasdaq100",
             "synthetic": True,
             "sha256": "fa8d015c" * 8,
-            "dates": "2024-01-02 to 2024-03-25",
+            "first_date": 20240102,
+            "last_date": 20240325,
         }
         started = {
             "config": config,
@@ -100,7 +106,7 @@ def _start(archive: Archive) -> list[str]:
     first = Candidate(design_id({}), {}, DEFAULT)
     archive.add_candidate(first, {})
     for rung in range(3):
-        _evaluate(archive, first.id, rung, 0.5 + 0.1 * rung)
+        _evaluate(archive, first.id, rung, DEFAULT_LEVELS[rung])
     for kind, text in {
         "macro": "Beat TWAP on the same orders.",
         "reward": "Pair each step with TWAP's.",
@@ -151,6 +157,19 @@ def _evaluate(archive: Archive, name: str, rung: int, level: float, *, reason: s
                 curve=curve,
             )
         archive.add_evaluation(done, key=f"{name} {rung} {seed}")
+    if not reason:
+        _stand(archive, name, rung, level - DEFAULT_LEVELS[rung])
+
+
+def _stand(archive: Archive, name: str, rung: int, score: float) -> None:
+    """The standing that the search would store: the page shows it as it is."""
+    se = SE if score else 0.0
+    bounds = (score - 1.96 * se, score + 1.96 * se)
+    by_seed = (score,) * (1 + rung)
+    standing = StoredStanding(
+        name, rung, 1 + rung, score, se, bounds, by_seed, {"static": score, "dynamic": score}
+    )
+    archive.append("standing", standing.key, asdict(standing))
 
 
 def _curve(level: float) -> list[dict[str, Any]]:
@@ -368,7 +387,7 @@ def results(
         "stop_reason": "designs: 36 of 36 proposed",
         "test_openings": 1,
         "spa_p": 0.012,
-        "selection": {"tried": 27, "hurdle_bps": 0.22, "spa_p_over_default": 0.031, "rows": []},
+        "selection": {"tried": 27, "hurdle_bps": 0.22, "spa_p_over_default": 0.031},
         "seeds": {"search": 7, "trainings": [0, 1, 2]},
         "isolation": isolation,
         "llm": {
@@ -400,7 +419,8 @@ def results(
             "default": [0.7 - 0.7 * 0.85**k for k in range(10)],
         },
         "notes": ["prices are unadjusted"],
-        "times": {"minutes": 4.2, "finished": "2025-01-01T00:00:00Z"},
+        "times": {"minutes": 4.2},
+        "by_day": {},
         "version": "0.1.0",
         "code_hash": "c0de" * 8,
     }

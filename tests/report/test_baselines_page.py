@@ -15,15 +15,9 @@ import plotly.graph_objects as go
 import pytest
 
 from se_rl.records.files import to_json
-from se_rl.report.baselines_page import (
-    baselines_page,
-    command_line,
-    excludes_zero,
-    interval,
-    p_value,
-    read_verdict,
-    signed,
-)
+from se_rl.report.baselines_page import baselines_page, command_line, read_verdict
+from se_rl.report.numbers import p_value
+from se_rl.report.page_numbers import excludes_zero, interval, signed
 
 DATES = [20250226, 20250227, 20250228]
 DAYS = {

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from se_rl.report.design_rows import design_line, design_table, score_text, signed
+from se_rl.report.design_rows import blank_row
+from se_rl.report.design_table import design_line, design_table
 from se_rl.report.live import LATEST, LiveRun, about
+from se_rl.report.numbers import signed, with_error
 
 HOSTILE = "line 3: [red]import os[/red] is not\nallowed \x1b[2J\x07\u202e [/bold"
 BEST, DEFAULT, CROSSED = "a1b2c3d4e5f6", "d0d0d0d0d0d0", "c0ffee000001"
@@ -43,40 +46,17 @@ RECORDED: list[tuple[str, dict[str, Any]]] = [
         | {"id": "bad000000001", "operator": "rewrite", "module": "network", "reason": HOSTILE},
     ),
     ("repeated", MADE | {"id": BEST, "twin": BEST}),
-    (
-        "evaluated",
-        {
-            "candidate": BEST,
-            "rung": 0,
-            "seed": 0,
-            "status": "ok",
-            "score": 0.2,
-            "se": 0.3,
-            "gain": 0.2,
-        },
-    ),
-    (
-        "evaluated",
-        {
-            "candidate": BEST,
-            "rung": 0,
-            "seed": 1,
-            "status": "ok",
-            "score": 0.41,
-            "se": 0.2,
-            "gain": 0.41,
-        },
-    ),
+    ("evaluated", {"candidate": BEST, "rung": 0, "seed": 0, "status": "ok", "score": 9.0}),
+    ("standing", {"candidate": BEST, "rung": 0, "score": 0.41, "se": 0.2, "gain": 0.41}),
     ("promoted", {"candidate": BEST, "rung": 1}),
     ("credit", {"instruction": "x", "credit": 0.1, "uses": 2}),
     (
         "proposed",
         MADE | {"id": CROSSED, "operator": "crossover", "module": "", "parents": (BEST, DEFAULT)},
     ),
-    (
-        "evaluated",
-        {"candidate": CROSSED, "rung": 0, "score": -0.3, "se": 0.25, "gain": -0.71, "verdict": ""},
-    ),
+    ("standing", {"candidate": BEST, "rung": 0, "score": 0.41, "se": 0.19, "gain": 0.41}),
+    ("evaluated", {"candidate": CROSSED, "rung": 0, "seed": 0}),
+    ("standing", {"candidate": CROSSED, "rung": 0, "score": -0.3, "se": 0.25, "gain": -0.71}),
     ("dropped", {"candidate": CROSSED, "rung": 0, "reason": "below the best even with luck"}),
     ("proposed", MADE | {"id": "fa11ed000001"}),
     (
@@ -104,18 +84,21 @@ LINES = [
     "... loading nasdaq100",
     "run: nasdaq100 (SYNTHETIC DATA), smollm2, seed 0",
     "... training",
-    "design d0d0d0 (default), rung 0: trained",
+    "design d0d0d0 (default): trained at rung 0",
     "estimate: 18 designs, 41 trainings (about 5 min left)",
     "design bad000 (rewrite network of d0d0d0): invalid: line 3: [red]import os[/red] is not allowed [2J [/bold",
     "design a1b2c3 (draft reward of d0d0d0): repeat of a1b2c3",
-    "design a1b2c3 (tweak reward of d0d0d0), rung 0, +0.20 ± 0.30 bps over the default, gain +0.20: scored",
+    "design a1b2c3 (tweak reward of d0d0d0): trained at rung 0, seed 0",
     "design a1b2c3 (tweak reward of d0d0d0), rung 0, +0.41 ± 0.20 bps over the default, gain +0.41: scored",
+    "scores revised: a1b2c3 +0.41 ± 0.19",
+    "design c0ffee (crossover of a1b2c3 + d0d0d0): trained at rung 0, seed 0",
+    "design c0ffee (crossover of a1b2c3 + d0d0d0), rung 0, -0.30 ± 0.25 bps over the default, gain -0.71: scored",
     "design c0ffee (crossover of a1b2c3 + d0d0d0), rung 0, -0.30 ± 0.25 bps over the default, gain -0.71: "
     "dropped: below the best even with luck",
     "design fa11ed (draft reward of d0d0d0), rung 0: failed: loss is nan",
-    "iteration 1 of 3: best a1b2c3 +0.41 ± 0.20 bps over the default; "
+    "iteration 1 of 3: best a1b2c3 +0.41 ± 0.19 bps over the default; "
     "designer: 4 of 5 valid, 75 % distinct, mean gain -0.15 bps, untouched model; reward moved: it pairs with TWAP",
-    "finished: 3 iterations done; best a1b2c3 +0.41 ± 0.20 bps over the default",
+    "finished: 3 iterations done; best a1b2c3 +0.41 ± 0.19 bps over the default",
 ]
 
 
@@ -174,11 +157,11 @@ def test_no_text_can_leave_its_line() -> None:
 
 
 def test_a_resumed_run_says_in_one_line_what_stands() -> None:
-    lines = play(piped(), stored=14).splitlines()
+    lines = play(piped(), stored=16).splitlines()
     assert lines[:4] == LINES[:4]
     assert lines[4:] == [
         "looked up: 5 designs up to iteration 1 of 3 stand in the record",
-        *LINES[11:],
+        *LINES[14:],
     ]
 
 
@@ -206,12 +189,11 @@ def test_quiet_is_silent() -> None:
 
 def test_time_left_is_said_when_it_reads_differently() -> None:
     console = piped()
-    design = {"status": "ok", "score": 0.1}
     with LiveRun(console=console) as live:
         for seconds, name in ((250.0, "a"), (249.0, "b"), (130.0, "c")):
             live.estimate(seconds)
-            live.event("evaluated", {"candidate": name, **design})
-    ends = [line.partition(": scored")[2] for line in shown(console).splitlines()[1:]]
+            live.event("evaluated", {"candidate": name, "status": "ok"})
+    ends = [line.partition(": trained at rung ?")[2] for line in shown(console).splitlines()[1:]]
     assert ends == [" (about 4 min left)", "", " (about 2 min left)"]
 
 
@@ -235,7 +217,7 @@ def test_a_terminal_shows_designs_and_verdicts() -> None:
         assert word in frame
     assert "dropped: below the best even wi" in frame and "failed: loss is nan" in frame
     assert "invalid: line 3: [red]import os[/red]" in frame, "markup is shown, not obeyed"
-    assert "best so far: a1b2c3 +0.41 ± 0.20 bps over the default" in frame
+    assert "best so far: a1b2c3 +0.41 ± 0.19 bps over the default" in frame
     assert (
         "reward moved: it pairs with TWAP" in frame
         and "designer: 4 of 5 valid, 75 % distinct" in frame
@@ -252,13 +234,9 @@ def test_a_terminal_obeys_no_hostile_text() -> None:
 @pytest.mark.parametrize("width", [60, 80, 110, 200])
 def test_a_table_fits_its_width(width: int) -> None:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    row = {
-        "id": BEST,
-        "verdict": "dropped: " + "x" * 300,
-        "score": 1.0,
-        "se": 0.5,
-        "parents": [BEST, DEFAULT],
-    }
+    verdict = "dropped: " + "x" * 300
+    parents = (BEST, DEFAULT)
+    row = replace(blank_row(BEST), verdict=verdict, score=1.0, se=0.5, parents=parents)
     console.print(design_table([row], width=width))
     lines = shown(console).splitlines()
     assert len(lines) == 2 and max(map(len, lines)) <= width and "dropped: x" in lines[1]
@@ -270,12 +248,10 @@ def test_only_the_latest_designs_stay_on_the_screen() -> None:
     with LiveRun(console=console) as live:
         for number in range(30):
             live.event(
-                "evaluated", {"candidate": f"design{number:06d}", "verdict": f"verdict {number}"}
+                "dropped", {"candidate": f"design{number:06d}", "reason": f"reason {number}"}
             )
         last = shown(console)[shown(console).rindex("best so far") :]
-    assert (
-        last.count("verdict ") == LATEST + 1 and "verdict 29" in last and "verdict 17" not in last
-    )
+    assert last.count("reason ") == LATEST and "reason 29" in last and "reason 17" not in last
 
 
 def test_the_clock_runs_while_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,17 +303,19 @@ def test_any_field_may_be_missing(place: int, left_out: set[int]) -> None:
         )
 
 
-def test_a_verdict_of_the_search_itself_is_shown() -> None:
-    led = {"candidate": BEST, "rung": 1, "score": 0.5, "se": 0.1, "verdict": "new best"}
-    console = terminal()
-    assert (
-        play(piped(), [*RECORDED[:9], ("evaluated", led)])
-        .splitlines()[-1]
-        .endswith("gain +0.41: new best")
-    )
-    assert "best so far: a1b2c3 +0.50 ± 0.10 bps" in play(
-        console, [*RECORDED[:9], ("evaluated", led)]
-    )
+def test_the_score_that_is_shown_is_the_stored_standing() -> None:
+    longer = {"candidate": BEST, "rung": 1, "score": 0.5, "se": 0.1, "gain": 0.5}
+    events = [
+        *RECORDED[:9],
+        ("iteration", {"iteration": 1, "best": BEST, "score": 0.41, "se": 0.2}),
+    ]
+    revised = [("evaluated", {"candidate": BEST, "rung": 1, "seed": 0}), ("standing", longer)]
+    lines = play(piped(), [*events, *revised]).splitlines()
+    assert lines[-1].endswith("rung 1, +0.50 ± 0.10 bps over the default, gain +0.50: scored")
+    frame = play(terminal(), [*events, *revised])
+    assert "best so far: a1b2c3 +0.50 ± 0.10 bps" in frame
+    shorter = ("standing", longer | {"rung": 0, "score": 9.9})
+    assert "+9.90" not in play(piped(), [*events, *revised, shorter]), "the longest training counts"
 
 
 def test_the_default_may_lead_and_may_win() -> None:
@@ -362,8 +340,8 @@ def test_figures() -> None:
         "x": "–",
     }
     assert [signed(value) for value in known] == list(known.values())
-    assert score_text({"score": 1, "se": float("nan")}) == "+1.00"
-    assert design_line({}) == "design ?: "
+    assert with_error(1, float("nan")) == "+1.00"
+    assert design_line(blank_row("?")) == "design ?: "
 
 
 def test_watching_a_run_needs_no_heavy_package() -> None:

@@ -10,8 +10,11 @@ import pytest
 from run_fixture import PER_ROUND, make_run
 
 from se_rl.records.archive import Archive
-from se_rl.records.entries import DEFAULT, Candidate, Event
-from se_rl.report import run_charts
+from se_rl.records.entries import DEFAULT, Candidate, StoredStanding
+from se_rl.records.iterations import IterationSummary
+from se_rl.records.results import SimulatedRow
+from se_rl.report import evolution_chart, run_charts
+from se_rl.report.replay_chart import replay
 from se_rl.report.run_designs import Design, lineage, read_run
 
 
@@ -23,11 +26,11 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_evolution_chart_holds_every_design(ended: Path) -> None:
     with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
         run = read_run(archive, None)
-    figure = run_charts.evolution(run.designs, run.best, run.events["iteration"])
+    figure = evolution_chart.evolution(run.designs, run.best, run.iterations)
     traces = {trace["name"]: trace for trace in figure["data"]}
     shown = sorted(
         n
-        for name in (*run_charts.MODULES, *run_charts.MARKS)
+        for name in (*evolution_chart.MODULES, *evolution_chart.MARKS)
         for n in traces.get(name, {"x": []})["x"]
     )
     assert sorted(shown + traces["by hand, crossover"]["x"]) == list(range(1 + 3 * PER_ROUND))
@@ -53,7 +56,7 @@ def test_a_replay_is_in_shares_of_the_order_whatever_its_unit() -> None:
         "inventory": [100.0, 0.0],
     }
     order |= {"twap_inventory": [200.0, 0.0], "fill_price": 10.25, "benchmark_price": 10.5}
-    figure = run_charts.replay(order)
+    figure = replay(order)
     traces = {trace["name"]: trace for trace in figure["data"]}
     assert traces["our fills (area: size)"]["customdata"] == [75.0, 25.0]
     assert traces["we still hold"]["y"] == [25.0, 0.0] and traces["TWAP holds"]["y"] == [50.0, 0.0]
@@ -70,7 +73,7 @@ def test_a_replay_without_prices_shows_the_inventory() -> None:
         "fills": [0.5, 0.5],
         "inventory": [0.5, 0.0],
     }
-    figure = run_charts.replay(order | {"twap_inventory": [0.5, 0.0]})
+    figure = replay(order | {"twap_inventory": [0.5, 0.0]})
     assert figure["summary"] == "A sell order over 2 minutes." and figure["data"][3]["y"] == [
         None,
         None,
@@ -78,10 +81,11 @@ def test_a_replay_without_prices_shows_the_inventory() -> None:
 
 
 def test_figures_without_numbers_are_drawn_without_them() -> None:
-    told = Event(1, 0.0, "iteration", "k", {"iteration": 1})
-    shares, gains = run_charts.progress([told])
+    shares, gains = run_charts.progress([IterationSummary(1)])
     assert shares["data"] == [] and gains["data"][0]["y"] == [None] and "–" in gains["summary"]
-    row = {"saved_bps": None, "saved_ci95": [None, None]}
-    assert run_charts.impact({"x1": {"TWAP": row}})[0]["data"][0]["error_x"]["array"] == [0.0]
-    alone = [Design(0, Candidate("abc", {}, DEFAULT), "default", 0.0)]
-    go.Figure(run_charts.evolution(alone, "abc", [])["data"])
+    assert run_charts.impact({"x1": {"TWAP": SimulatedRow()}})[0]["data"][0]["error_x"][
+        "array"
+    ] == [0.0]
+    nothing = StoredStanding("abc", 0, 1, 0.0, 0.0, (0.0, 0.0), (0.0,), {})
+    alone = [Design(0, Candidate("abc", {}, DEFAULT), "default", nothing)]
+    go.Figure(evolution_chart.evolution(alone, "abc", [])["data"])

@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from run_fixture import BEST, make_run
+from run_fixture import BEST, SE, make_run
 
 from se_rl.records.archive import Archive
-from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id
-from se_rl.report.run_designs import judge, read_run, side_by_side
-
-DEFAULT_ID = design_id({})
+from se_rl.records.entries import DEFAULT, Candidate, Evaluation, StoredStanding
+from se_rl.report.run_designs import design_of, read_run, side_by_side
 
 
 @pytest.fixture(scope="module")
@@ -33,46 +30,43 @@ def trained(rung: int, *, reason: str = "") -> Evaluation:
     return Evaluation("abc", rung, 0, "failed" if reason else "ok", reason)
 
 
+def standing(rung: int, score: float) -> StoredStanding:
+    return StoredStanding("abc", rung, 1, score, 0.1, (score - 0.2, score + 0.2), (score,), {})
+
+
 @pytest.mark.parametrize(
-    ("made", "own", "gains", "told"),
+    ("made", "own", "at", "told"),
     [
-        (candidate(operator=DEFAULT), [trained(0), trained(1)], {}, ("default", 0.0, 1, "")),
-        (candidate(twin="def"), [], {}, ("repeat", None, -1, "repeats def")),
-        (candidate(reason="syntax"), [], {}, ("not valid", None, -1, "syntax")),
-        (candidate(), [], {}, ("waiting", None, -1, "dropped")),
-        (candidate(), [trained(0)], {0: 0.5}, ("scored", 0.5, 0, "dropped")),
-        (candidate(), [trained(0), trained(1)], {0: 9.0, 1: 0.3}, ("scored", 0.3, 1, "dropped")),
+        (candidate(operator=DEFAULT), [trained(0)], standing(1, 0.0), ("default", 0.0, 1, "")),
+        (candidate(twin="def"), [], None, ("repeat", None, -1, "repeats def")),
+        (candidate(reason="syntax"), [], None, ("not valid", None, -1, "syntax")),
+        (candidate(), [], None, ("waiting", None, -1, "dropped")),
+        (candidate(), [trained(0)], standing(0, 0.5), ("scored", 0.5, 0, "dropped")),
+        (candidate(), [trained(0), trained(1)], standing(1, 0.3), ("scored", 0.3, 1, "dropped")),
         (
             candidate(),
             [trained(0), trained(1, reason="nan")],
-            {0: 0.5},
+            standing(0, 0.5),
             ("training failed", None, -1, "nan"),
         ),
     ],
 )
-def test_a_design_is_judged_at_the_highest_rung(
+def test_how_a_design_ended(
     made: Candidate,
     own: Sequence[Evaluation],
-    gains: dict[int, float],
+    at: StoredStanding | None,
     told: tuple[str, float | None, int, str],
 ) -> None:
-    estimates = {rung: {"mean": mean, "se": 0.1} for rung, mean in gains.items()}
-    found = judge(1, made, own, gains=estimates, dropped="dropped")
+    found = design_of(1, made, evaluations=own, standing=at, dropped="dropped")
     assert (found.state, found.gain, found.rung, found.reason) == told
 
 
-def test_the_gain_is_the_paired_difference_to_the_default(ended: Path) -> None:
+def test_a_design_shows_its_stored_standing_at_the_highest_rung(ended: Path) -> None:
     with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
         run = read_run(archive, None)
-        means = [
-            [e.scores["static"] for e in archive.evaluations(name) if e.rung == 2]
-            for name in (run.best, DEFAULT_ID)
-        ]
+        stored = archive.standings()[run.best, 2]
     best = run.designs[BEST]
-    assert best.rung == 2 and best.gain == pytest.approx(
-        fmean(means[0]) - fmean(means[1])
-    )  # both worlds gain alike here
-    assert best.se is not None and 0 < best.se < 0.1
+    assert best.standing == stored and (best.gain, best.se, best.rung) == (stored.score, SE, 2)
 
 
 LINES = st.lists(st.sampled_from(["", "a", "b = 1", "    return x", "</script>"]), max_size=12)

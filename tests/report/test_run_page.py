@@ -16,8 +16,12 @@ from run_fixture import BEST, HOSTILE, OURS, PER_ROUND, estimate, make_run, resu
 
 from se_rl.records.archive import Archive
 from se_rl.records.entries import design_id, sha256
+from se_rl.records.plain import from_plain
+from se_rl.records.results import RunResults
 from se_rl.report import run_details
-from se_rl.report.run_page import final_verdict, run_page
+from se_rl.report.page_numbers import interval, signed
+from se_rl.report.run_page import run_page
+from se_rl.report.run_verdict import final_verdict
 
 DEFAULT_ID = design_id({})
 
@@ -59,6 +63,10 @@ def panels(page: str) -> dict[str, Any]:
     )
     assert found is not None
     return json.loads(found[1], parse_constant=pytest.fail)
+
+
+def record(told: dict[str, Any]) -> RunResults:
+    return from_plain(RunResults, told)
 
 
 def best_of(folder: Path) -> str:
@@ -134,11 +142,11 @@ def test_a_run_under_way_says_what_is_known(under_way: Path) -> None:
     page = run_page(under_way)
     with Archive.open(under_way / "archive.sqlite", read_only=True) as archive:
         best = archive.candidates()[20].id
+        stored = archive.standings()[best, 0]
     text = words(page)
-    assert (
-        f"Iteration 2 of 3: best design so far {best} +0.21 [+0.06, +0.36] bps over the default on validation"
-        in text
-    )
+    score = f"{signed(stored.score)} {interval(stored.ci95)}"
+    headline = f"Iteration 2 of 3: best design so far {best} {score} bps over the default"
+    assert headline in text and stored.score == pytest.approx(0.14)
     assert "a reward that charges for its own impact" in text and "opened once, at the end" in text
     assert "still running" in text and "Methods on the sealed test days" not in text
     assert len(panels(page)["designs"]) == 1 + 2 * PER_ROUND
@@ -192,7 +200,10 @@ def test_lost_files_do_not_cost_the_page(tmp_path: Path) -> None:
     page = run_page(tmp_path)
     assert set(panels(page)["sources"].values()) == {run_details.LOST}
     assert "How the best design learned" in page  # the learning curve of the results remains
-    assert {design["facts"][0][1] for design in panels(page)["designs"]} >= {"waiting", "not valid"}
+    assert {design["facts"][0][1] for design in panels(page)["designs"]} >= {
+        "scored, rung 0",
+        "not valid",
+    }
 
 
 @pytest.mark.parametrize(
@@ -204,22 +215,22 @@ def test_lost_files_do_not_cost_the_page(tmp_path: Path) -> None:
     ],
 )
 def test_the_verdict_follows_the_interval(over: float, half: float, state: str, said: str) -> None:
-    verdict = final_verdict(results("abc", over=over, half=half))
+    verdict = final_verdict(record(results("abc", over=over, half=half)))
     assert verdict.state == state and said in verdict.meaning
 
 
 def test_one_day_shows_nothing() -> None:
     told = results("abc")
     told["final_metrics"]["over_default"]["ci95"] = [None, None]
-    verdict = final_verdict(told)
+    verdict = final_verdict(record(told))
     assert verdict.state == "open" and "Too few days" in verdict.meaning
 
 
 def test_too_good_is_suspect() -> None:
     told = results("abc")
-    assert "leak" not in final_verdict(told).meaning
+    assert "leak" not in final_verdict(record(told)).meaning
     told["final_metrics"]["over_TWAP"] = estimate(7.0, 1.0)
-    assert "leak" in final_verdict(told).meaning
+    assert "leak" in final_verdict(record(told)).meaning
 
 
 def test_every_figure_is_one_that_plotly_draws(page: str) -> None:

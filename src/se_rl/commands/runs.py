@@ -190,16 +190,17 @@ def add_show(verbs: Any) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     from se_rl.records.files import to_json
-    from se_rl.report.run_tables import print_design, print_run, show_design, show_run
+    from se_rl.records.plain import to_plain
+    from se_rl.report.show_design import design_json, print_design, show_design
+    from se_rl.report.show_run import print_run, show_run
 
     _need_run(options.folder)
-    found = (
-        show_design(options.folder, options.design) if options.design else show_run(options.folder)
-    )
-    if options.json:
-        print(to_json(found))
-    else:
-        (print_design if options.design else print_run)(found)
+    if options.design:
+        design = show_design(options.folder, options.design)
+        print(to_json(design_json(design))) if options.json else print_design(design)
+        return
+    run = show_run(options.folder)
+    print(to_json(to_plain(run))) if options.json else print_run(run)
 
 
 def add_replay(verbs: Any) -> None:

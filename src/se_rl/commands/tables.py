@@ -49,7 +49,8 @@ def add_baselines(verbs: Any) -> None:
 def _run_baselines(options: argparse.Namespace) -> None:
     from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
     from se_rl.records.files import to_json, write_parquet, write_text
-    from se_rl.report.terminal import baselines_table, progress
+    from se_rl.report.baselines_table import print_baselines
+    from se_rl.report.terminal import progress
 
     config = read_settings(BaselinesConfig, options)
     learned = given_settings(LearnedConfig, options) if options.learned else None
@@ -81,7 +82,7 @@ def _run_baselines(options: argparse.Namespace) -> None:
             from se_rl.baselines.learned import save_policies
 
             save_policies(options.out, policies, data=results["data"])
-    print(to_json(results)) if options.json else baselines_table(results)
+    print(to_json(results)) if options.json else print_baselines(results)
     for page in pages:
         print(f"page: {page}", file=sys.stderr)
 
@@ -107,7 +108,8 @@ def add_evaluate(verbs: Any) -> None:
 def _run_evaluate(options: argparse.Namespace) -> None:
     from se_rl.baselines.settings import BaselinesConfig
     from se_rl.records.files import to_json
-    from se_rl.report.terminal import baselines_table, progress
+    from se_rl.report.baselines_table import print_baselines
+    from se_rl.report.terminal import progress
 
     config = read_settings(BaselinesConfig, options)
     with progress(quiet=options.json) as say:
@@ -115,4 +117,4 @@ def _run_evaluate(options: argparse.Namespace) -> None:
         from se_rl.core.evaluate import evaluate_policy
 
         results = evaluate_policy(options.policy, config, unsafe=options.unsafe, say=say)
-    print(to_json(results)) if options.json else baselines_table(results)
+    print(to_json(results)) if options.json else print_baselines(results)

@@ -1,28 +1,48 @@
-"""What a run's archive says of its designs: how each ended, what it gained, where it came from, how it differs."""
+"""What a run's archive says of its designs: how each ended, how it stands, where it came from, how it differs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple
+from typing import Any
 
-from se_rl.records.archive import Archive, ArchiveError
-from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event
-from se_rl.report.design_rows import OverDefault, best_design
+from se_rl.records.archive import Archive
+from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event, StoredStanding
+from se_rl.records.iterations import IterationSummary
+from se_rl.records.plain import from_plain
+from se_rl.records.results import DataFacts, RunResults
+from se_rl.report.design_rows import best_design, highest_standings
 
 
-class Design(NamedTuple):
-    """A design as the page shows it: `gain` with its error `se` is in bps over the default at the highest rung where both
-    were trained with the same seeds; `state` is one of default, scored, waiting, not valid, training failed, repeat."""
+@dataclass(frozen=True)
+class Design:
+    """A design as the page shows it, with its stored standing at the highest rung that it reached.
+
+    `state` is one of default, scored, waiting, not valid, training failed, repeat.
+    """
 
     number: int
     candidate: Candidate
     state: str
-    gain: float | None = None
-    se: float | None = None
-    rung: int = -1
+    standing: StoredStanding | None = None
     reason: str = ""
+
+    @property
+    def gain(self) -> float | None:
+        """What it scores over the default, in bps; None without a score."""
+        return self.standing.score if self.standing else None
+
+    @property
+    def se(self) -> float | None:
+        """The standard error of that."""
+        return self.standing.se if self.standing else None
+
+    @property
+    def rung(self) -> int:
+        """The rung that it is scored at; -1 without a score."""
+        return self.standing.rung if self.standing else -1
 
     @property
     def proposed(self) -> bool:
@@ -33,21 +53,37 @@ class Design(NamedTuple):
     def label(self) -> str:
         """What it is, on one line."""
         what = self.candidate.module or ("several modules" if self.proposed else "")
-        return " · ".join(
-            part for part in (self.candidate.id, self.candidate.operator, what) if part
-        )
+        return " · ".join(filter(None, (self.candidate.id, self.candidate.operator, what)))
 
 
-class Run(NamedTuple):
-    """What the archive says; `events` are by kind, `instructions` the texts by id, `best` is the id of the best design."""
+@dataclass(frozen=True)
+class RunRecord:
+    """Everything of a run's folder that the page needs; `results` is None while the run is under way.
+
+    `events` are by kind, `instructions` the texts by id, `best` is the id of the best design.
+    """
 
     archive: Archive
     started: Mapping[str, Any]
-    designs: list[Design]
-    evaluations: dict[str, list[Evaluation]]
-    events: dict[str, list[Event]]
-    instructions: dict[str, str]
+    designs: Sequence[Design]
+    evaluations: Mapping[str, Sequence[Evaluation]]
+    events: Mapping[str, Sequence[Event]]
+    instructions: Mapping[str, str]
     best: str
+    results: RunResults | None = None
+
+    @property
+    def data(self) -> DataFacts:
+        """The data that the run uses."""
+        if self.results is not None:
+            return self.results.data
+        return from_plain(DataFacts, self.started.get("data") or {})
+
+    @property
+    def iterations(self) -> list[IterationSummary]:
+        """The outer iterations that have ended."""
+        events = self.events.get("iteration", [])
+        return [from_plain(IterationSummary, event.payload) for event in events]
 
     def design(self, name: str) -> Design | None:
         """The first proposal of that id."""
@@ -55,74 +91,70 @@ class Run(NamedTuple):
 
     def text(self, sha: str) -> str | None:
         """A stored text; None where the file is lost or damaged, which must not cost the rest of the page."""
-        return (
-            self.archive.blob(sha).decode(errors="replace")
-            if sha and self.archive.has_blob(sha)
-            else None
-        )
+        if not sha or not self.archive.has_blob(sha):
+            return None
+        return self.archive.blob(sha).decode(errors="replace")
 
 
-def read_run(archive: Archive, results: Mapping[str, Any] | None) -> Run:
-    """Everything of the archive that the page needs, with the best design as the results, or else the search, name it."""
+def read_run(archive: Archive, results: RunResults | None) -> RunRecord:
+    """Read the archive; the best design is the one that the results, or else the search, name."""
     events: dict[str, list[Event]] = defaultdict(list)
     for event in archive.events():
         events[event.kind].append(event)
     evaluations: dict[str, list[Evaluation]] = defaultdict(list)
     for evaluation in archive.evaluations():
         evaluations[evaluation.candidate].append(evaluation)
-    candidates = [c for c in archive.candidates() if c.operator != NAIVE]
-    scoring = OverDefault(archive)
-    dropped = {
-        event.payload["candidate"]: str(event.payload["reason"]) for event in events["dropped"]
-    }
+    dropped = {}
+    for event in events["dropped"]:
+        dropped[event.payload["candidate"]] = str(event.payload["reason"])
+    standings = highest_standings(archive.standings().values())
+    candidates = [candidate for candidate in archive.candidates() if candidate.operator != NAIVE]
     designs = []
     for number, candidate in enumerate(candidates):
-        own = evaluations[candidate.id]
-        gains = _gains(scoring, own)
-        designs.append(
-            judge(number, candidate, own, gains=gains, dropped=dropped.get(candidate.id, ""))
+        design = design_of(
+            number,
+            candidate,
+            evaluations=evaluations.get(candidate.id, []),
+            standing=standings.get(candidate.id),
+            dropped=dropped.get(candidate.id, ""),
         )
-    started = events["run_started"][0].payload if events["run_started"] else {}
-    texts = {instruction.id: instruction.text for instruction in archive.instructions()}
-    start = next((c.id for c in candidates if c.operator == DEFAULT), "")
-    best = str((results or {}).get("best") or best_design(archive) or start)
-    return Run(archive, started, designs, dict(evaluations), dict(events), texts, best)
+        designs.append(design)
+    first = next((c.id for c in candidates if c.operator == DEFAULT), "")
+    best = (results.best if results else "") or best_design(archive) or first
+    return RunRecord(
+        archive,
+        events["run_started"][0].payload if events["run_started"] else {},
+        designs,
+        dict(evaluations),
+        dict(events),
+        {instruction.id: instruction.text for instruction in archive.instructions()},
+        best,
+        results,
+    )
 
 
-def judge(
+def design_of(
     number: int,
     candidate: Candidate,
-    own: Sequence[Evaluation],
     *,
-    gains: Mapping[int, Mapping[str, Any]],
+    evaluations: Sequence[Evaluation],
+    standing: StoredStanding | None,
     dropped: str,
 ) -> Design:
-    """How a design ended; `gains` are its estimates over the default by rung."""
+    """How a design ended, from its trainings and its stored standing."""
     if candidate.operator == DEFAULT:
-        return Design(
-            number, candidate, "default", 0.0, 0.0, max((e.rung for e in own if e.ok), default=0)
-        )
+        return Design(number, candidate, "default", standing)
     if candidate.twin:
         return Design(number, candidate, "repeat", reason=f"repeats {candidate.twin}")
     if candidate.reason:
         return Design(number, candidate, "not valid", reason=candidate.reason)
-    last = [e for e in own if e.rung == max(each.rung for each in own)]
+    highest = max((e.rung for e in evaluations), default=0)
+    last = [e for e in evaluations if e.rung == highest]
     if last and not any(e.ok for e in last):
         return Design(number, candidate, "training failed", reason=last[-1].reason)
-    if not gains:
+    if standing is None:
         return Design(number, candidate, "waiting", reason=dropped)
-    rung = max(gains)
-    return Design(
-        number, candidate, "scored", gains[rung]["mean"], gains[rung]["se"], rung, dropped
-    )
-
-
-def _gains(scoring: OverDefault, own: Sequence[Evaluation]) -> dict[int, dict[str, Any]]:
-    """Estimates by rung; none where a file of scores is lost, which must not cost the rest of the page."""
-    try:
-        return dict(scoring.by_rung(own))
-    except ArchiveError:
-        return {}
+    return Design(number, candidate, "scored", standing, dropped)
 
 
 def lineage(designs: Sequence[Design], best: str) -> list[str]:
@@ -135,9 +167,14 @@ def lineage(designs: Sequence[Design], best: str) -> list[str]:
 
 
 def side_by_side(left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:
-    """Lines of two texts beside each other as (kind, left, right); kind is same or changed, None where a side has no line."""
+    """Lines of two texts beside each other as (kind, left, right).
+
+    Kind is same or changed; a side that has no line there is None.
+    """
     old, new = left.splitlines(), right.splitlines()
     for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         kind = "same" if tag == "equal" else "changed"
         for row in range(max(b - a, d - c)):
-            yield kind, old[a + row] if a + row < b else None, new[c + row] if c + row < d else None
+            before = old[a + row] if a + row < b else None
+            after = new[c + row] if c + row < d else None
+            yield kind, before, after

@@ -1,236 +1,256 @@
-"""The evidence on a run's page below its charts, as plain data: each design in words, differences, failures, cost, origin."""
+"""The evidence on a run's page below its charts: the designs in words, differences, failures, cost and origin."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from statistics import fmean
+from dataclasses import dataclass
 from typing import Any
 
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Evaluation
-from se_rl.report.baselines_page import iso_date, plain, signed
+from se_rl.records.iterations import InstructionCredit
+from se_rl.records.plain import from_plain
 from se_rl.report.design_rows import prompt_of
-from se_rl.report.run_charts import MARKS
-from se_rl.report.run_designs import Design, Run, side_by_side
+from se_rl.report.evolution_chart import MARKS
+from se_rl.report.page_numbers import iso_date, plain, signed
+from se_rl.report.run_designs import Design, RunRecord, side_by_side
 
 LOST = "(its file is lost or damaged)"
+WORLDS = {"static": "history", "dynamic": "simulated market"}
+Pairs = list[tuple[str, str]]
+"""Facts as name and value."""
 
 
-def panels(run: Run, prompts: Mapping[str, str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ModuleDiff:
+    """A module of the best design beside that of its parent, line by line."""
+
+    module: str
+    note: str
+    rows: Sequence[tuple[str, str | None, str | None]]
+
+
+@dataclass(frozen=True)
+class CreditRow:
+    """An instruction and what it is credited with; NaN where it was never used."""
+
+    text: str
+    kind: str
+    operator: str
+    iteration: int
+    credit: float
+    uses: int
+
+
+@dataclass(frozen=True)
+class FailureRow:
+    """Designs that went no further, for the same reason."""
+
+    state: str
+    reason: str
+    designs: Sequence[Design]
+
+
+def panels(run: RunRecord, prompts: Mapping[str, str]) -> Mapping[str, Any]:
     """What a click on a design shows, as data for the page's script; texts that many share stand once."""
-    first = {design.candidate.id: design.number for design in reversed(run.designs)}
-    hashes = sorted({sha for design in run.designs for sha in design.candidate.modules.values()})
-    shown = []
+    first: dict[str, int] = {}
+    hashes: set[str] = set()
     for design in run.designs:
-        c = design.candidate
-        scores = [] if design.state == "repeat" else _score_lines(run.evaluations.get(c.id, []))
-        parents = [[name, first[name]] for name in c.parents if name in first]
-        made = {
-            "id": c.id,
-            "facts": facts(design),
-            "asked": asked(run, design),
-            "scores": scores,
-            "parents": parents,
-        }
-        shown.append(made | {"modules": dict(c.modules), "prompt": c.prompt})
+        first.setdefault(design.candidate.id, design.number)
+        hashes.update(design.candidate.modules.values())
     best = run.design(run.best)
     return {
-        "designs": shown,
-        "sources": {sha: run.text(sha) or LOST for sha in hashes},
-        "prompts": dict(prompts),
+        "designs": [_panel(run, design, first) for design in run.designs],
+        "sources": {sha: run.text(sha) or LOST for sha in sorted(hashes)},
+        "prompts": prompts,
         "first": best.number if best else 0,
     }
 
 
-def asked(run: Run, design: Design) -> list[tuple[str, str]]:
-    """The instructions that the designer was given, on the whole task and on this module."""
-    c = design.candidate
-    told = {"macro instruction": c.macro, "micro instruction": c.micro}
-    return [(name, run.instructions.get(given, given)) for name, given in told.items() if given]
-
-
-def facts(design: Design) -> list[tuple[str, str]]:
-    """A design in words: what it is, how it ended, who made it."""
-    c, scored = design.candidate, design.state == "scored"
-    told = {
-        "state": f"{design.state}, rung {design.rung}" if scored else design.state,
-        "over the default": f"{signed(design.gain)} ± {plain(design.se)} bps" if scored else "",
-        "reason": design.reason,
-        "operator": c.operator,
-        "module": c.module,
-        "iteration": str(c.iteration or ""),
-        "model": " + ".join(filter(None, (c.model, c.adapter))),
+def _panel(run: RunRecord, design: Design, first: Mapping[str, int]) -> Mapping[str, Any]:
+    candidate = design.candidate
+    evaluations = [] if design.state == "repeat" else run.evaluations.get(candidate.id, [])
+    return {
+        "id": candidate.id,
+        "facts": facts(design),
+        "asked": asked(run, design),
+        "scores": [_score_line(evaluation) for evaluation in evaluations],
+        "parents": [[name, first[name]] for name in candidate.parents if name in first],
+        "modules": dict(candidate.modules),
+        "prompt": candidate.prompt,
     }
-    return [(name, text) for name, text in told.items() if text]
 
 
-def prompts(run: Run) -> dict[str, str]:
+def asked(run: RunRecord, design: Design) -> Pairs:
+    """The instructions that the designer was given, on the whole task and on this module."""
+    candidate = design.candidate
+    given = {"macro instruction": candidate.macro, "micro instruction": candidate.micro}
+    return [(name, run.instructions.get(one, one)) for name, one in given.items() if one]
+
+
+def facts(design: Design) -> Pairs:
+    """A design in words: what it is, how it ended, who made it."""
+    candidate, is_scored = design.candidate, design.state == "scored"
+    known = {
+        "state": f"{design.state}, rung {design.rung}" if is_scored else design.state,
+        "over the default": f"{signed(design.gain)} ± {plain(design.se)} bps" if is_scored else "",
+        "reason": design.reason,
+        "operator": candidate.operator,
+        "module": candidate.module,
+        "iteration": str(candidate.iteration or ""),
+        "model": " + ".join(filter(None, (candidate.model, candidate.adapter))),
+    }
+    return [(name, text) for name, text in known.items() if text]
+
+
+def prompts(run: RunRecord) -> Mapping[str, str]:
     """What the model was asked, by name of the stored chat."""
-    found = {}
-    for candidate in {
-        design.candidate.prompt: design.candidate
-        for design in run.designs
-        if design.candidate.prompt
-    }.values():
+    found: dict[str, str] = {}
+    for design in run.designs:
+        candidate = design.candidate
+        if not candidate.prompt or candidate.prompt in found:
+            continue
         messages = prompt_of(run.archive, candidate)
-        found[candidate.prompt] = "\n\n".join(
-            f"[{message['role']}]\n{message['content']}" for message in messages
-        )
+        texts = [f"[{message['role']}]\n{message['content']}" for message in messages]
+        found[candidate.prompt] = "\n\n".join(texts)
     return found
 
 
-def _score_lines(evaluations: Sequence[Evaluation]) -> list[str]:
-    """Means over seeds, one line for each rung."""
-    lines = []
-    for rung in sorted({e.rung for e in evaluations}):
-        own = [e for e in evaluations if e.rung == rung]
-        good = [e for e in own if e.ok]
-        names = dict.fromkeys(name for e in good for name in e.scores)
-        means = ", ".join(
-            f"{name.replace('_', ' ')} {signed(fmean([e.scores[name] for e in good if name in e.scores]))}"
-            for name in names
-        )
-        failed = "".join(f"; seed {e.seed} failed: {e.reason}" for e in own if not e.ok)
-        lines.append(
-            f"rung {rung}, {len(own)} seed{'s' * (len(own) > 1)}: {means or 'no score'}{failed}"
-        )
-    return lines
+def _score_line(evaluation: Evaluation) -> str:
+    """One training: what its policy scored over TWAP, or why it has no score."""
+    place = f"rung {evaluation.rung}, seed {evaluation.seed}"
+    if not evaluation.ok:
+        return f"{place} failed: {evaluation.reason}"
+    scores = []
+    for name, value in evaluation.scores.items():
+        scores.append(f"{name.replace('_', ' ')} {signed(value)}")
+    return f"{place}, over TWAP: {', '.join(scores) or 'no score'}"
 
 
-def diffs(run: Run) -> Iterator[dict[str, Any]]:
+def diffs(run: RunRecord) -> Iterator[ModuleDiff]:
     """The best design beside its parent, one entry for each module that differs."""
     best = run.design(run.best)
-    parent = run.design(best.candidate.parents[0]) if best and best.candidate.parents else None
     if best is None:
         return
-    old = dict(parent.candidate.modules) if parent else {}
-    for name in sorted({*old, *best.candidate.modules}):
-        if old.get(name) == best.candidate.modules.get(name):
+    parents = best.candidate.parents
+    parent = run.design(parents[0]) if parents else None
+    old = parent.candidate.modules if parent else {}
+    new = best.candidate.modules
+    whose = f"its parent {parent.candidate.id}" if parent else "the default"
+    for name in sorted({*old, *new}):
+        if old.get(name) == new.get(name):
             continue
-        left, right = (
-            _source(run, name, modules.get(name)) for modules in (old, best.candidate.modules)
-        )
-        whose = f"its parent {parent.candidate.id}" if parent else "the default"
-        kept = (
-            ""
-            if name in old
-            else ", which has the hand-written default"
-            if left
-            else ", which does without"
-        )
-        yield {
-            "module": name,
-            "rows": list(side_by_side(left, right)),
-            "note": f"on the left {whose}{kept}",
-        }
+        left, right = _source(run, name, old.get(name)), _source(run, name, new.get(name))
+        kept = ""
+        if name not in old:
+            kept = ", which has the hand-written default" if left else ", which does without"
+        yield ModuleDiff(name, f"on the left {whose}{kept}", list(side_by_side(left, right)))
 
 
-def _source(run: Run, code_type: str, sha: str | None) -> str:
+def _source(run: RunRecord, code_type: str, sha: str | None) -> str:
     """A module's text; where it is not designed, that of the default."""
     if not sha:  # without a designed imagination there is none
         return "" if code_type == "imagination" else KINDS[code_type].default_source
     return run.text(sha) or LOST
 
 
-def curve(run: Run) -> list[dict[str, Any]]:
+def curve(run: RunRecord) -> Sequence[Mapping[str, Any]]:
     """The rows of the best design's longest training."""
     done = [e for e in run.evaluations.get(run.best, []) if e.ok and e.curve]
-    longest = max(done, key=lambda e: (e.rung, -e.seed), default=None)
-    return json.loads((run.text(longest.curve) if longest else None) or "[]")
+    if not done:
+        return []
+    longest = max(done, key=lambda evaluation: (evaluation.rung, -evaluation.seed))
+    return json.loads(run.text(longest.curve) or "[]")
 
 
-def executions(run: Run) -> dict[str, Mapping[str, Any]]:
+def executions(run: RunRecord) -> Mapping[str, Mapping[str, Any]]:
     """The recorded orders to replay: those of the best design where there are any, the latest of each kind."""
     payloads = [event.payload for event in run.events.get("execution", [])]
-    own = [p for p in payloads if p["candidate"] == run.best] or payloads
-    worlds = {"static": "history", "dynamic": "simulated market"}
-    return {f"{worlds.get(p['world'], p['world'])}, {p['side']} ({p['candidate']})": p for p in own}
+    own = [payload for payload in payloads if payload["candidate"] == run.best] or payloads
+    found = {}
+    for payload in own:
+        world = WORLDS.get(payload["world"], payload["world"])
+        found[f"{world}, {payload['side']} ({payload['candidate']})"] = payload
+    return found
 
 
-def credits(run: Run) -> list[dict[str, Any]]:
+def credits(run: RunRecord) -> Sequence[CreditRow]:
     """Instructions with their latest credit, best first; those never used come last."""
-    latest = {event.payload["instruction"]: event.payload for event in run.events.get("credit", [])}
-    rows = [
-        {"text": i.text, "kind": i.kind, "operator": i.operator, "iteration": i.iteration}
-        | {
-            "credit": latest.get(i.id, {}).get("credit"),
-            "uses": latest.get(i.id, {}).get("uses", 0),
-        }
-        for i in run.archive.instructions()
-    ]
-    return sorted(rows, key=lambda row: (row["credit"] is None, -(row["credit"] or 0.0)))
+    latest: dict[str, InstructionCredit] = {}
+    for event in run.events.get("credit", []):
+        payload = {**event.payload, "id": event.payload["instruction"]}
+        latest[payload["id"]] = from_plain(InstructionCredit, payload)
+    rows = []
+    for one in run.archive.instructions():
+        credit = latest.get(one.id, InstructionCredit(one.id))
+        row = CreditRow(one.text, one.kind, one.operator, one.iteration, credit.credit, credit.uses)
+        rows.append(row)
+    return sorted(rows, key=lambda row: math.inf if math.isnan(row.credit) else -row.credit)
 
 
-def failures(run: Run) -> list[dict[str, Any]]:
+def failures(run: RunRecord) -> Sequence[FailureRow]:
     """Why designs did not count, the commonest first; numbers in a reason do not make it another one."""
     found: dict[tuple[str, str], list[Design]] = defaultdict(list)
     for design in run.designs:
-        state = (
-            "dropped" if design.state in ("scored", "waiting") and design.reason else design.state
-        )
+        is_dropped = design.state in ("scored", "waiting") and design.reason
+        state = "dropped" if is_dropped else design.state
         if state in ("dropped", *MARKS):
             reason = "the same as an earlier design" if state == "repeat" else design.reason
             found[state, re.sub(r"\d+(\.\d+)?", "N", reason.split(": ")[0])].append(design)
-    rows = [{"state": key[0], "reason": key[1], "designs": own} for key, own in found.items()]
-    return sorted(rows, key=lambda row: -len(row["designs"]))
+    rows = [FailureRow(state, reason, own) for (state, reason), own in found.items()]
+    return sorted(rows, key=lambda row: -len(row.designs))
 
 
-def cost(run: Run) -> list[tuple[str, str]]:
+def cost(run: RunRecord) -> Pairs:
     """What the run has used up so far."""
-    calls, trainings = run.archive.calls(), [e for own in run.evaluations.values() for e in own]
-    ends = [event.at for own in run.events.values() for event in own]
-    return [
+    calls = run.archive.calls()
+    trainings = [evaluation for own in run.evaluations.values() for evaluation in own]
+    times = [event.at for own in run.events.values() for event in own]
+    pairs = [
         ("model calls", f"{len(calls):,}"),
-        ("tokens read", f"{sum(c.tokens_in for c in calls):,}"),
-        ("tokens written", f"{sum(c.tokens_out for c in calls):,}"),
-        ("USD", f"{sum(c.usd for c in calls):.2f}"),
-        ("model seconds", f"{sum(c.seconds for c in calls):,.0f}"),
+        ("tokens read", f"{sum(call.tokens_in for call in calls):,}"),
+        ("tokens written", f"{sum(call.tokens_out for call in calls):,}"),
+        ("USD", f"{sum(call.usd for call in calls):.2f}"),
+        ("model seconds", f"{sum(call.seconds for call in calls):,.0f}"),
         ("trainings", f"{len(trainings):,}"),
-        ("training work units", f"{sum(e.work for e in trainings):,.1f}"),
-        ("training seconds", f"{sum(e.seconds for e in trainings):,.0f}"),
-        ("from first to last event", f"{max(ends) - min(ends):,.0f} s" if ends else "–"),
+        ("training work units", f"{sum(one.work for one in trainings):,.1f}"),
+        ("training seconds", f"{sum(one.seconds for one in trainings):,.0f}"),
+        ("from first to last event", f"{max(times) - min(times):,.0f} s" if times else "–"),
     ]
+    if run.results is not None:
+        pairs.append(("minutes", str(run.results.times.minutes)))
+    return pairs
 
 
-def training_seeds(results: Mapping[str, Any]) -> list[int]:
-    """The seeds of the trainings that the results rest on."""
-    seeds = results.get("seeds") or []
-    return list(seeds.get("trainings", [])) if isinstance(seeds, Mapping) else list(seeds)
-
-
-def provenance(
-    run: Run, results: Mapping[str, Any], data: Mapping[str, Any]
-) -> list[tuple[str, str]]:
+def provenance(run: RunRecord) -> Pairs:
     """What this page rests on."""
-    known = {**run.started, **results}
-    days = [
-        f"{data[f'{part}_days']} {part}"
-        for part in ("train", "valid", "test")
-        if f"{part}_days" in data
-    ]
-    dates = (
-        [data["first_date"], data["last_date"]] if "first_date" in data else data.get("dates") or ""
-    )
-    if isinstance(dates, Sequence) and not isinstance(dates, str):
-        dates = " to ".join(
-            iso_date(day) if isinstance(day, int) else str(day) for day in (dates[0], dates[-1])
-        )
-    llm = known.get("llm") or ""
+    data, results, started = run.data, run.results, run.started
+    days = " | ".join(f"{count} {split}" for split, count in data.days.items())
+    dates = ""
+    if data.first_date is not None and data.last_date is not None:
+        dates = f"{iso_date(data.first_date)} to {iso_date(data.last_date)}"
+    trainings = results.seeds.trainings if results else ()
     rows = {
-        "data": f"{data.get('name', '')}{' (SYNTHETIC)' if data.get('synthetic') else ''}",
-        "data SHA-256": data.get("sha256", ""),
-        "dates": ", ".join(filter(None, [str(dates), " | ".join(days)])),
-        "symbols": data.get("symbols", ""),
-        "designer": llm.get("name", "") if isinstance(llm, Mapping) else llm,
-        "seed": known.get("seed", ""),
-        "training seeds": ", ".join(map(str, training_seeds(known))),
-        "isolation": known.get("isolation", ""),
+        "data": f"{data.name}{' (SYNTHETIC)' if data.synthetic else ''}",
+        "data SHA-256": data.sha256,
+        "dates": ", ".join(filter(None, (dates, days))),
+        "symbols": data.symbols,
+        "designer": designer(run),
+        "seed": started.get("seed"),
+        "training seeds": ", ".join(map(str, trainings)),
+        "isolation": results.isolation if results else started.get("isolation"),
         "test openings": run.archive.test_openings(),
-        "stop reason": known.get("stop_reason", ""),
-        "version": known.get("version", ""),
-        "code hash": known.get("code_hash", ""),
+        "stop reason": results.stop_reason if results else "",
+        "version": started.get("version"),
+        "code hash": started.get("code_hash"),
     }
-    return [(name, str(value)) for name, value in rows.items() if value != ""]
+    return [(name, str(value)) for name, value in rows.items() if value not in ("", None)]
+
+
+def designer(run: RunRecord) -> str:
+    """Who writes the designs."""
+    return run.results.llm.name if run.results else str(run.started.get("llm") or "")

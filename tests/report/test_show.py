@@ -1,4 +1,4 @@
-"""A run, a design, results and comparisons in the terminal, from a small record written through the archive's own API."""
+"""A run and a design in the terminal, from a small record written through the archive's own API."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,22 +16,25 @@ from rich.console import Console
 
 from se_rl.config import ConfigError
 from se_rl.records.archive import Archive
-from se_rl.records.entries import DEFAULT, Candidate, Evaluation, Instruction, design_id, sha256
-from se_rl.records.files import to_json
-from se_rl.report import run_tables
-from se_rl.report.design_rows import OverDefault, design_rows
-from se_rl.report.run_tables import (
-    print_design,
-    print_run,
-    show_design,
-    show_run,
+from se_rl.records.entries import (
+    DEFAULT,
+    Candidate,
+    Evaluation,
+    Instruction,
+    StoredStanding,
+    design_id,
+    sha256,
 )
-from se_rl.scoring.standing import standing
+from se_rl.records.files import to_json
+from se_rl.records.plain import to_plain
+from se_rl.records.results import DesignCounts
+from se_rl.report.design_rows import design_rows
+from se_rl.report.show_design import design_json, print_design, show_design, sparkline
+from se_rl.report.show_run import print_run, show_run
 
 DAYS, ORDERS, EPISODES = 8, 5, 30
 HOSTILE = "[red]\x1b[2J\x07 [/bold] \u202e"
 SOURCE = f"def reward(step):\n    # {HOSTILE}\n    return step.fill_price\n"
-WEIGHTS = {"static": 0.6, "dynamic": 0.4}
 
 
 def orders(seed: int, *, static: float = 0.0, dynamic: float = 0.0) -> dict[str, Any]:
@@ -105,6 +109,15 @@ class Run:
         )
         self.archive.add_evaluation(done, key=f"{name} {rung} {seed}")
 
+    def stand(self, name: str, rung: int, by_seed: tuple[float, ...], **more: Any) -> None:
+        """How the search says that a design stands."""
+        score = sum(by_seed) / len(by_seed)
+        bounds = (score - 0.2, score + 0.2)
+        standing = StoredStanding(
+            name, rung, len(by_seed), score, 0.1, bounds, by_seed, {"static": score}, **more
+        )
+        self.archive.append("standing", standing.key, asdict(standing))
+
 
 @pytest.fixture
 def begun(tmp_path: Path) -> Iterator[Run]:
@@ -144,6 +157,15 @@ def run(begun: Run) -> Run:
     archive.add_evaluation(
         Evaluation(run.propose("# nan"), 0, 0, "failed", "loss is nan"), key="nan"
     )
+    for name, rung, by_seed in (
+        (default, 0, (0.0,)),
+        (default, 1, (0.0, 0.0)),
+        (best, 0, (0.8,)),
+        (best, 1, (0.7, 0.9)),
+        (dropped, 0, (-0.5,)),
+    ):
+        run.stand(name, rung, by_seed)
+    run.stand(crossed, 0, (0.3,), gain=-0.5, gain_se=0.1)
     told = {"iteration": 2, "best": best, "score": 1.0, "text": f"reward moved {HOSTILE}"}
     archive.append("iteration", "iteration 2", told)
     return run
@@ -163,62 +185,51 @@ def printed(print_it: Any, found: Any, *, terminal: bool = False, **settings: An
     return text
 
 
-def test_a_score_is_the_one_that_the_search_uses(run: Run) -> None:
-    rows = {row["id"]: row for row in design_rows(run.archive)}
-    best, crossed = rows[ids(run)["best"]], rows[ids(run)["crossed"]]
-    for row, rung, seeds, added in ((best, 1, (0, 1), (0.4, 1.0)), (crossed, 0, (0,), (0.1, 0.5))):
-        own = [orders(100 * rung + seed, static=added[0], dynamic=added[1]) for seed in seeds]
-        default = [orders(100 * rung + seed) for seed in seeds]
-        wanted = standing("x", rung, own, default, weights=WEIGHTS, regimes={}, seed_sd=0.0)
-        assert (row["rung"], row["score"], row["se"]) == (
-            rung,
-            pytest.approx(wanted.score),
-            pytest.approx(wanted.se),
-        )
+def test_a_score_is_the_stored_standing_at_the_highest_rung(run: Run) -> None:
+    rows = {row.id: row for row in design_rows(run.archive)}
+    known, stored = ids(run), run.archive.standings()
+    for name, rung in (("best", 1), ("crossed", 0), ("dropped", 0), ("default", 1)):
+        row, standing = rows[known[name]], stored[known[name], rung]
+        assert (row.rung, row.score, row.se) == (rung, standing.score, standing.se)
+    assert not rows[known["invalid"]].is_scored and not rows[known["failed"]].is_scored
 
 
-def test_a_score_in_closed_form(run: Run) -> None:
-    evaluations = run.archive.evaluations(ids(run)["best"])
-    found = OverDefault(run.archive).of([e for e in evaluations if e.rung == 0])
-    by_day, episodes = added(0.4, DAYS), added(1.0, EPISODES)
-    parts = by_day, np.delete(episodes, 3), 2.0 * episodes
-    means, errors = zip(
-        *((part.mean(), part.std(ddof=1) / math.sqrt(len(part))) for part in parts), strict=True
-    )
-    assert found is not None
-    assert found["mean"] == pytest.approx(0.6 * means[0] + 0.4 * (means[1] + means[2]) / 2)
-    assert found["se"] == pytest.approx(
-        math.hypot(0.6 * errors[0], 0.4 * (errors[1] + errors[2]) / 2)
-    )
+def test_a_training_shows_its_part_of_the_standing(run: Run) -> None:
+    best = ids(run)["best"]
+    found = show_design(run.folder, best)
+    stored = run.archive.standings()
+    assert [training.over_default for training in found.evaluations] == [
+        *stored[best, 0].by_seed,
+        *stored[best, 1].by_seed,
+    ]
+    assert found.rungs["1"].ci95 == stored[best, 1].ci95
 
 
-def test_only_trainings_that_the_default_went_through_are_compared(begun: Run) -> None:
+def test_without_a_stored_standing_there_is_no_score(begun: Run) -> None:
     run = begun
     run.train(run.propose(), rung=0)
-    other = run.propose("# other")
-    run.train(other, rung=0, static=0.2)
-    run.train(other, rung=1, static=0.2)
-    assert design_rows(run.archive)[1]["rung"] == 0
+    run.train(run.propose("# other"), rung=0)
+    assert not any(row.is_scored for row in design_rows(run.archive))
+    assert "scored" in printed(print_run, show_run(run.folder))
 
 
 def test_a_run_at_a_glance(run: Run) -> None:
     found, known = show_run(run.folder), ids(run)
-    assert found["best"] == known["best"] and found["iteration"] == 2 and found["iterations"] == 3
-    assert found["counts"] == {"proposed": 6, "valid": 4, "scored": 3, "failed": 2, "repeated": 1}
-    order = [row["id"] for row in found["designs"] if row["score"] is not None]
+    assert found.best == known["best"] and found.iteration == 2 and found.iterations == 3
+    assert found.counts == DesignCounts(proposed=6, valid=4, scored=3, failed=2, repeated=1)
+    order = [row.id for row in found.designs if row.is_scored]
     assert order == [known[name] for name in ("best", "crossed", "default", "dropped")]
-    verdicts = {row["id"]: row["verdict"] for row in found["designs"]}
+    verdicts = {row.id: row.verdict for row in found.designs}
     assert verdicts[known["default"]] == "the default" and verdicts[known["best"]] == "best"
     assert (
         verdicts[known["dropped"]].startswith("dropped: hopeless")
         and verdicts[known["failed"]] == "failed: loss is nan"
     )
-    crossed = next(row for row in found["designs"] if row["id"] == known["crossed"])
-    at_zero = show_design(run.folder, known["best"])["rungs"]["0"]["mean"]
-    assert crossed["gain"] == pytest.approx(crossed["score"] - at_zero), (
-        "the gain is over the first parent at the same rung"
-    )
-    json.loads(to_json(found))
+    crossed = next(row for row in found.designs if row.id == known["crossed"])
+    assert crossed.gain == -0.5, "the gain over the first parent, as stored"
+    plain = json.loads(to_json(to_plain(found)))
+    assert plain["designs"][0]["score"] == pytest.approx(0.8)
+    assert plain["designs"][-1]["score"] is None
 
 
 def test_a_run_printed(run: Run) -> None:
@@ -242,17 +253,18 @@ def test_a_run_that_has_just_begun(begun: Run) -> None:
 def test_a_design(run: Run) -> None:
     known = ids(run)
     found = show_design(run.folder, known["crossed"][:9])
-    assert [row["id"] for row in found["lineage"]] == [
+    assert [row.id for row in found.lineage] == [
         known[n] for n in ("default", "best", "dropped", "crossed")
     ]
     found = show_design(run.folder, known["best"])
-    assert found["sources"] == {"reward": SOURCE}
-    assert found["prompt"] == [{"role": "user", "content": f"Write a reward.\n{HOSTILE}"}]
-    assert found["instructions"] == {"macro": "", "micro": f"Pair with TWAP. {HOSTILE}"}
-    assert [(e["rung"], e["seed"]) for e in found["evaluations"]] == [(0, 0), (1, 0), (1, 1)]
-    (low, high), score = found["rungs"]["1"]["ci95"], found["score"]
-    assert low < score < high and len(found["curve"]["reward_static"]) == 79
-    json.loads(to_json(found))
+    assert found.sources == {"reward": SOURCE}
+    assert found.prompt == ({"role": "user", "content": f"Write a reward.\n{HOSTILE}"},)
+    assert found.instructions == {"macro": "", "micro": f"Pair with TWAP. {HOSTILE}"}
+    assert [(e.rung, e.seed) for e in found.evaluations] == [(0, 0), (1, 0), (1, 1)]
+    low, high = found.rungs["1"].ci95
+    assert low < found.row.score < high and len(found.curve["reward_static"]) == 79
+    plain = json.loads(to_json(design_json(found)))
+    assert plain["id"] == known["best"] and plain["score"] == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("terminal", [False, True])
@@ -287,8 +299,6 @@ def test_what_is_not_there_is_said_in_one_line(run: Run, tmp_path: Path) -> None
 
 
 def test_a_curve_in_one_line() -> None:
-    assert (
-        run_tables.sparkline([0.0, 1.0]) == "▁█" and run_tables.sparkline([2.0, 2.0, 2.0]) == "▁▁▁"
-    )
-    assert run_tables.sparkline(list(range(8))) == "▁▂▃▄▅▆▇█"
-    assert len(run_tables.sparkline(list(range(1000)), width=60)) == 60
+    assert sparkline([0.0, 1.0]) == "▁█" and sparkline([2.0, 2.0, 2.0]) == "▁▁▁"
+    assert sparkline(list(range(8))) == "▁▂▃▄▅▆▇█"
+    assert len(sparkline(list(range(1000)), width=60)) == 60
