@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from se_rl.baselines.learned import DESIGNS, dynamic_rows, learned_on_history, save_policies
+from se_rl.baselines.learned import learned_on_history, save_policies
+from se_rl.baselines.registry import LEARNED
 from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
+from se_rl.baselines.simulated import dynamic_rows
 from se_rl.config import ConfigError
 from se_rl.core.evaluate import evaluate_policy, policy_path
 from se_rl.data.features import FeatureScales
@@ -17,6 +19,7 @@ from se_rl.environments.task import order_pairs
 from se_rl.modules.defaults import Modules
 from se_rl.rl.policy_file import load_policy, read_weights, save_policy
 
+NAMES = [rival.name for rival in LEARNED]
 DATA = synthetic_market(SyntheticConfig(symbols=6, sessions=6))
 CONFIG = LearnedConfig(budget=0.05, seeds=2, fresh_orders=64, dynamic_horizon=10)
 
@@ -31,7 +34,7 @@ def learned():
 
 
 def test_every_design_is_trained_with_every_seed_and_the_same_budget(learned) -> None:
-    assert [row.name for row in learned] == list(DESIGNS)
+    assert [row.name for row in learned] == NAMES
     for row in learned:
         assert [t.seed for t in row.trained] == [0, 1] and all(
             t.reason is None for t in row.trained
@@ -52,7 +55,7 @@ def test_a_row_is_the_mean_over_its_seeds(learned) -> None:
 
 def test_the_simulated_table_pairs_everything_with_twap() -> None:
     rows = dynamic_rows(CONFIG, takes_price=True)
-    assert list(rows) == ["TWAP", "grid constant", *DESIGNS]
+    assert list(rows) == ["TWAP", "grid constant", *NAMES]
     assert rows["TWAP"]["saved_bps"] == 0 and rows["TWAP"]["cost_bps"] > 0
     for row in rows.values():
         assert row["twap_cost_bps"] == pytest.approx(rows["TWAP"]["cost_bps"])

@@ -1,4 +1,4 @@
-"""The table of baselines: its shape, its honesty on worlds with and without an edge, and the known check values."""
+"""The table of baselines: its shape, its behaviour on worlds with and without an edge, and the known check values."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from se_rl.baselines import table as table_module
+from se_rl.baselines import task as task_module
+from se_rl.baselines.fitting import fit_on_train
 from se_rl.baselines.ridge import RidgeRecipe, XSRidge
+from se_rl.baselines.self_checks import mirrored
 from se_rl.baselines.settings import BaselinesConfig
-from se_rl.baselines.table import fit_on_train, mirrored, run_baselines
+from se_rl.baselines.table import run_baselines
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
@@ -32,7 +34,7 @@ def results(on: DataSet) -> dict:
 
 def run_on(dataset: DataSet, config: BaselinesConfig) -> dict:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_module, "load_dataset", lambda _: dataset)
+        patch.setattr(task_module, "load_dataset", lambda _: dataset)
         return run_baselines(config)
 
 
@@ -96,13 +98,13 @@ def test_costs_and_caps_reach_the_table(on: DataSet) -> None:
 
 
 def test_a_broken_policy_blocks_the_table(on: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = XSRidge.schedule
+    original = XSRidge.schedule
     monkeypatch.setattr(
         XSRidge,
         "schedule",
-        lambda self, o, z, **kw: honest(self, o, z, **kw) * (1 + 1e-3 * o.side[:, None]),
+        lambda self, o, z, **kw: original(self, o, z, **kw) * (1 + 1e-3 * o.side[:, None]),
     )
-    monkeypatch.setattr(table_module, "ratios_from_weights", lambda weights: np.clip(weights, 0, 1))
+    monkeypatch.setattr(task_module, "ratios_from_weights", lambda weights: np.clip(weights, 0, 1))
     with pytest.raises(CheckError, match="no table is shown"):
         run_on(on, BaselinesConfig(horizon="session"))
 

@@ -1,1 +1,4 @@
-"""What a learned policy is held against: schedules, the cross-sectional ridge and the perfect-foresight bound."""
+"""What a learned policy is compared with: schedules, the cross-sectional ridge, PPO, the bound.
+
+`registry.py` lists them; CONTRIBUTING.md shows how to add one.
+"""

@@ -1,6 +1,7 @@
-"""Constant schedules: what no learning at all gets from one multiple of the TWAP slice and one limit price.
+"""Constant schedules: what one multiple of the TWAP slice and one limit price get without learning.
 
-In the dynamic world the best of them is the bar that a learned policy must clear, and what an output of zero means.
+In the dynamic world the best of them is the bar that a learned policy must clear, and the neutral
+schedule: what an output of zero means.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ OFFSET_TICKS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
 
 
 def passive_grid(world: World, episodes: Episodes) -> list[tuple[ConstantSchedule, Executed]]:
-    """Every constant schedule on the same episodes; without prices in the world, of market orders alone."""
+    """Every constant schedule on the same episodes; market orders only where none has a price."""
     offsets = OFFSET_TICKS if world.takes_price else (0.0,)
-    schedules = [ConstantSchedule(multiple, offset) for multiple in MULTIPLES for offset in offsets]
-    return [(schedule, execute(world, schedule, episodes)) for schedule in schedules]
+    grid = []
+    for multiple in MULTIPLES:
+        for offset in offsets:
+            schedule = ConstantSchedule(multiple, offset)
+            grid.append((schedule, execute(world, schedule, episodes)))
+    return grid
 
 
 def best_constant(

@@ -1,7 +1,8 @@
-"""XS ridge: the honest bar for learned policies, a linear forecast of stock-specific reversion that tilts TWAP.
+"""XS ridge, the bar for learned policies: a forecast of stock-specific reversion tilts TWAP.
 
-Features and target are demeaned over all stocks of the minute, so that nothing is earned by timing the market: on a few
-dozen days that would be luck. The recipe is fixed; only its weights are fitted, on train days.
+Features and target are demeaned over all stocks of the minute, so that nothing is earned by timing
+the market: on a few dozen days that would be luck. The recipe is fixed; only its weights are
+fitted, on train days.
 """
 
 from __future__ import annotations
@@ -35,12 +36,40 @@ class RidgeRecipe:
 
     @classmethod
     def for_bars(cls, bar_minutes: int) -> RidgeRecipe:
-        """The recipe of minute bars, and the one of 15-minute bars (which also looks at yesterday); 5 minutes lie between."""
+        """The recipe for minute bars, for 5-minute bars, and for 15-minute bars.
+
+        The last one also looks at yesterday.
+        """
         if bar_minutes == 1:
-            return cls((1, 2, 3, 5, 10, 15, 30, 60), 5, 30, 30, 60, 60, 0.1)
+            return cls(
+                lags=(1, 2, 3, 5, 10, 15, 30, 60),
+                fast=5,
+                slow=30,
+                range_bars=30,
+                prior_bars=60,
+                horizon=60,
+                penalty=0.1,
+            )
         if bar_minutes < 15:
-            return cls((1, 2, 3, 6, 9, 12, 24), 2, 6, 6, 12, 12, 0.03)
-        return cls((1, 2, 3, 4, 6, 8, 12), 2, 4, 8, 8, 4, 0.001, last_hour=4)
+            return cls(
+                lags=(1, 2, 3, 6, 9, 12, 24),
+                fast=2,
+                slow=6,
+                range_bars=6,
+                prior_bars=12,
+                horizon=12,
+                penalty=0.03,
+            )
+        return cls(
+            lags=(1, 2, 3, 4, 6, 8, 12),
+            fast=2,
+            slow=4,
+            range_bars=8,
+            prior_bars=8,
+            horizon=4,
+            penalty=0.001,
+            last_hour=4,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,29 +84,39 @@ class XSRidge:
 
     @classmethod
     def fit(cls, train: Sequence[tuple[MarketData, FeatureScales]], *, shift: int = 0) -> XSRidge:
-        """Least squares with penalty over all train sets together; `shift` moves the features in time (for self-checks)."""
+        """Least squares with penalty over all train sets together.
+
+        `shift` moves the features in time; self-checks use it.
+        """
         recipe = RidgeRecipe.for_bars(train[0][0].grid.bar_minutes)
         moments = [_moments(data, scales, recipe, shift) for data, scales in train]
         rows = sum(m[0] for m in moments)
-        xx, xy = sum(m[1] for m in moments) / rows, sum(m[2] for m in moments) / rows
+        xx = sum(m[1] for m in moments) / rows  # [feature, feature]
+        xy = sum(m[2] for m in moments) / rows  # [feature]
         rms = np.sqrt(np.maximum(np.diag(xx), 1e-30))
-        weights = (
-            np.linalg.solve(xx / np.outer(rms, rms) + recipe.penalty * np.eye(len(rms)), xy / rms)
-            / rms
-        )
+        # w = D^-1 (D^-1 X'X D^-1 + penalty I)^-1 D^-1 X'y with D = diag(rms)
+        scaled = xx / np.outer(rms, rms) + recipe.penalty * np.eye(len(rms))
+        weights = np.linalg.solve(scaled, xy / rms) / rms
         forecast_sd = float(np.sqrt(weights @ xx @ weights))
-        return cls(recipe, weights, forecast_sd, tuple(d.provenance.label for d, _ in train), rows)
+        labels = tuple(data.provenance.label for data, _ in train)
+        return cls(recipe, weights, forecast_sd, labels, rows)
 
     def forecast(self, data: MarketData, scales: FeatureScales, *, shift: int = 0) -> Array:
-        """z [symbol, session, bar]: the expected drift after this bar, stock-specific, in units of its train spread."""
+        """z [symbol, session, bar]: the expected stock-specific drift after this bar.
+
+        In units of its spread on the train days.
+        """
         if self.forecast_sd == 0.0:
             return np.zeros(data.shape)
         features = ridge_features(data, scales, self.recipe, shift=shift)
         return np.tensordot(self.weights / self.forecast_sd, features, axes=1)
 
     def schedule(self, orders: Orders, forecast: Array, *, kappa: float = 2.0) -> Array:
-        """TWAP's slice times clip(1 + kappa z, 0, 3) for a buy (minus for a sell), kept feasible step by step."""
-        z = orders.gather(forecast)
+        """Shares [order, step]: TWAP's slice tilted by the forecast, kept feasible step by step.
+
+        A buy trades clip(1 + kappa z, 0, 3) slices, a sell clip(1 - kappa z, 0, 3).
+        """
+        z = orders.gather(forecast)  # [order, step]
         sign = np.where(orders.side == SELL, -1.0, 1.0)
         cap = min(1.0, MAX_MULTIPLE / orders.horizon)
         left = np.ones(len(orders))
@@ -94,16 +133,18 @@ class XSRidge:
 def ridge_features(
     data: MarketData, scales: FeatureScales, recipe: RidgeRecipe, *, shift: int = 0
 ) -> Array:
-    """[feature, symbol, session, bar], demeaned over the symbols of each minute and 0 before a session's first print.
+    """[feature, symbol, session, bar], demeaned over the symbols of each minute.
 
-    One price of bar 0 counts as known at bar 0: the session's open, which the opening auction publishes before
-    continuous trading starts; only the overnight moves use it.
-    `shift` > 0 delays the features by that many bars, < 0 makes them leak: self-checks use both.
+    They are 0 before a session's first print. One price of bar 0 counts as known at bar 0: the
+    session's open, which the opening auction publishes before continuous trading starts; only the
+    overnight moves use it. `shift` > 0 delays the features by that many bars, < 0 makes them leak:
+    self-checks use both.
     """
     known = Known(data, scales, prior_bars=recipe.prior_bars)
     returns = {lag: known.scaled_return(lag) for lag in {*recipe.lags, recipe.fast, recipe.slow}}
     bar = np.arange(len(data.grid) + 1)
-    early, late = bar < 0.12 * len(data.grid), bar >= 0.8 * len(data.grid)
+    early = bar < 0.12 * len(data.grid)
+    late = bar >= 0.8 * len(data.grid)
     columns = [returns[lag] for lag in recipe.lags]
     columns += [known.return_since_open, _close_over_price(known), _close_over_vwap(known)]
     columns += [known.range_position(), known.range_position(recipe.range_bars)]
@@ -125,7 +166,10 @@ def ridge_features(
 
 
 def ridge_target(data: MarketData, scales: FeatureScales, recipe: RidgeRecipe) -> Array:
-    """How far the mean log price of the next bars lies above this bar's, in sigma; NaN in the last bar of a session."""
+    """How far the mean log price of the next bars lies above this bar's, in sigma.
+
+    NaN in the last bar of a session.
+    """
     log_price = np.log(np.where(data.has_session[..., None], data.price, 1.0))
     total = np.concatenate([np.zeros((*data.shape[:2], 1)), np.cumsum(log_price, axis=2)], axis=2)
     bar = np.arange(len(data.grid))
@@ -154,31 +198,33 @@ def _close_over_price(known: Known) -> Array:
 
 
 def _close_over_vwap(known: Known) -> Array:
-    """Log of the last close over the day's VWAP so far (without volume: over the mean price so far)."""
+    """Log of the last close over the day's VWAP so far (without volume, the mean price so far)."""
     data = known.data
     volume = data.volume if data.volume is not None else np.ones(data.shape)
-    money, shares = np.cumsum(data.price * volume, axis=2), np.cumsum(volume, axis=2)
+    money = np.cumsum(data.price * volume, axis=2)
+    shares = np.cumsum(volume, axis=2)
     average = np.divide(money, shares, out=data.close.copy(), where=shares > 0)
     gap = np.concatenate([np.zeros((*data.shape[:2], 1)), np.log(data.close / average)], axis=2)
     return gap / (known.sigma * np.sqrt(np.maximum(known.bars_known, 1)))
 
 
 def _overnight(known: Known, recipe: RidgeRecipe) -> list[Array]:
-    """The gap since yesterday's close; on 15-minute bars also yesterday's return and that of its last hour."""
-    data, bars = known.data, len(known.data.grid)
-    log_open, log_close = np.log(data.open[..., 0]), np.log(data.close)
-    moves = [(log_open - _yesterday(log_close[..., -1]), bars)]
+    """The gap since yesterday's close; on 15-minute bars also yesterday's return and last hour."""
+    bars = len(known.data.grid)
+    log_open = np.log(known.data.open[..., 0])  # [symbol, session]
+    log_close = np.log(known.data.close)
+    last = log_close[..., -1]
+    moves = [_overnight_move(known, log_open - _yesterday(last), bars)]
     if recipe.last_hour is not None:
-        moves.append((_yesterday(log_close[..., -1] - log_open), bars))
-        moves.append(
-            (
-                _yesterday(log_close[..., -1] - log_close[..., -1 - recipe.last_hour]),
-                recipe.last_hour,
-            )
-        )
-    return [
-        np.nan_to_num(move)[..., None] / (known.sigma * np.sqrt(length)) for move, length in moves
-    ]
+        before = log_close[..., -1 - recipe.last_hour]
+        moves.append(_overnight_move(known, _yesterday(last - log_open), bars))
+        moves.append(_overnight_move(known, _yesterday(last - before), recipe.last_hour))
+    return moves
+
+
+def _overnight_move(known: Known, move: Array, bars: int) -> Array:
+    """A log move that took so many bars, in units of its usual size; 0 where it is unknown."""
+    return np.nan_to_num(move)[..., None] / (known.sigma * np.sqrt(bars))
 
 
 def _yesterday(day_values: Array) -> Array:
@@ -186,6 +232,6 @@ def _yesterday(day_values: Array) -> Array:
 
 
 def _shifted(known_values: Array, shift: int) -> Array:
-    """Values at the opens of bars 0..T-1, moved by `shift` bars (positive: later than honest, negative: a leak)."""
+    """Values at the opens of bars 0..T-1, moved by `shift` bars: > 0 is late, < 0 leaks."""
     bars = known_values.shape[2] - 1
     return known_values[..., np.clip(np.arange(bars) - shift, 0, bars)]

@@ -1,4 +1,4 @@
-"""Open-loop schedules: TWAP, VWAP by historical profile, Almgren-Chriss, and the perfect-foresight bound.
+"""Open-loop schedules: TWAP, VWAP by profile, Almgren-Chriss, and the foresight bound.
 
 Each gives planned shares per step [order, step], rows summing to 1.
 """
@@ -15,25 +15,27 @@ Array = npt.NDArray[np.float64]
 
 
 def vwap(orders: Orders, volume_share: Array) -> Array:
-    """In proportion to the profile of the session's volume (mean share by bar, fitted on earlier days)."""
+    """In proportion to the session's volume profile: mean share by bar, fitted on earlier days."""
     weights = volume_share[orders.bars()]
     total = weights.sum(axis=1, keepdims=True)
     return np.divide(weights, total, out=twap(orders), where=total > 0)
 
 
 def almgren_chriss(orders: Orders, *, urgency: float = 2.0) -> Array:
-    """The optimal trajectory of a risk-averse trader: inventory sinh(k(T-t))/sinh(kT); `urgency` is kT, 0 is TWAP."""
+    """The optimal trajectory of a risk-averse trader; `urgency` is kT, and 0 gives TWAP."""
     if urgency <= 0:
         return twap(orders)
+    # inventory(t) = sinh(k (T - t)) / sinh(k T)
     left = 1.0 - np.arange(orders.horizon + 1) / orders.horizon
     inventory = np.sinh(urgency * left) / np.sinh(urgency)
     return np.broadcast_to(-np.diff(inventory), (len(orders), orders.horizon)).copy()
 
 
 def foresight(orders: Orders, price: Array, *, max_shares: Array | None = None) -> Array:
-    """The best that can be done knowing the bar prices: best bars first, each up to its cap (shares of the order).
+    """The best that can be done knowing the bar prices: best bars first, each up to its cap.
 
-    The last bar has no cap because what is left there is completed in it, whatever its volume.
+    Caps are shares of the order [order, step]. The last bar has none, because what is left there is
+    completed in it, whatever its volume.
     """
     steps = np.arange(len(orders))
     keys = np.where(orders.side[:, None] == SELL, -price, price)

@@ -9,7 +9,7 @@ from typing import Any
 
 from se_rl.baselines import schedules
 from se_rl.baselines.settings import BaselinesConfig
-from se_rl.baselines.table import Fitted, fit_on_train, open_trial, results_table
+from se_rl.baselines.table import Fitted, fit_on_train, open_task, results_table
 from se_rl.config import ConfigError, to_dict
 from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import DataSet
@@ -46,25 +46,25 @@ def evaluate_policy(
         sandbox = (
             stack.enter_context(SandboxedTrainer(unsafe=unsafe)) if facts["design"] else None
         )  # before data is loaded
-        dataset, trial = open_trial(config, say=say)
+        dataset, task = open_task(config, say=say)
         notes = _opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
         fitted = fit_on_train(dataset)
-        scales = fitted.scales or FeatureScales.fit(trial.data)
+        scales = fitted.scales or FeatureScales.fit(task.data)
         world = StaticWorld(
-            trial.data,
-            horizon=trial.orders.horizon,
+            task.data,
+            horizon=task.orders.horizon,
             scales=scales,
             costs=Costs(half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps),
         )
-        say(f"executing {len(trial.orders):,} orders with {path.name}")
-        seats = seats_of(trial.orders, facts["shape"]["agents"], sessions=len(trial.data.dates))
+        say(f"executing {len(task.orders):,} orders with {path.name}")
+        seats = seats_of(task.orders, facts["shape"]["agents"], sessions=len(task.data.dates))
         actor, isolation = _actor(path, facts, sandbox, horizon=world.horizon, rows=len(seats))
         record = execute(
-            world, Seated(actor, seats, len(trial.orders)), Episodes(trial.orders)
+            world, Seated(actor, seats, len(task.orders)), Episodes(task.orders)
         ).record
     name = str(facts.get("name", path.stem))
-    twap = trial.score("TWAP", schedules.twap(trial.orders))
-    scores, bound = [twap, Score(name, trial.panel, record)], trial.bound()
+    twap = task.score("TWAP", schedules.twap(task.orders))
+    scores, bound = [twap, Score(name, task.panel, record)], task.bound()
     checks = identity_checks(
         [*scores, bound], twap=twap, side_blind=[twap], capped=False
     ) + bound_checks(scores, bound)

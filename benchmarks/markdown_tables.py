@@ -1,0 +1,34 @@
+"""Tables and figures in Markdown, for the scripts that write docs/results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+Row = Sequence[str]
+
+
+def table(head: Row, rows: Iterable[Row], *, align: str = "---") -> str:
+    """One table; every column is aligned alike."""
+    lines = [_line(head), "|" + f"{align}|" * len(head)]
+    lines += map(_line, rows)
+    return "\n".join(lines)
+
+
+def _line(cells: Row) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def number(value: float | None, decimals: int = 2) -> str:
+    """A figure, or a dash."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:.{decimals}f}"
+
+
+def signed(value: float | None) -> str:
+    """A figure with its sign, or a dash."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:+.2f}"
+
+
+def interval(bounds: Sequence[float | None]) -> str:
+    """[low, high]."""
+    return f"[{number(bounds[0])}, {number(bounds[1])}]"
