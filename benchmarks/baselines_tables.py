@@ -1,8 +1,9 @@
-"""Writes docs/results/baselines.md: the baselines on real data sets, as `se-rl baselines` finds them.
+"""Writes docs/results/baselines.md: the baselines on real data sets, as `se-rl baselines` has them.
 
     python benchmarks/baselines_tables.py [--data-folder DIR]
 
-The folder of real sets is SE_RL_SHARED_DATA or ../shared/data; none of its data enters the repository.
+The folder of real sets is SE_RL_SHARED_DATA or ../shared/data; none of its data enters the
+repository.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import run_baselines
 from se_rl.records.files import write_text
 from se_rl.report.numbers import interval, number, p_value
+from se_rl_benchmarks.markdown_tables import line
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-RUNS: tuple[tuple[str, int | str, int], ...] = (
+RUNS: tuple[tuple[str, int | Literal["session"], int], ...] = (
     ("us_minute_2018", 240, 0),
     ("us_minute_2025", 240, 0),
     ("us_minute_2026", 240, 0),
@@ -32,67 +35,79 @@ RUNS: tuple[tuple[str, int | str, int], ...] = (
     ("us_minute_2026", 240, 30),
     ("cn_15min_2025", "session", 1),
 )
+"""Data set, horizon and first bar of every section."""
+COLUMNS = (
+    *("method", "PA vs VWAP", "over TWAP", "95 % CI", "specific", "buy", "sell"),
+    *("PA-std", "WR", "GLR", "AFI", "capture"),
+)
 HEAD = """# Baselines on real data
 
-Made by `python benchmarks/baselines_tables.py`; do not edit. Test splits by date; one buy and one sell order per symbol,
-session and window; price taker, no costs, no caps; bps; 95 % intervals by day clusters (Student t). The ridge and the
-volume profile are fitted on train days only: for the US sets on those of us_minute_2018 and us_minute_2025 together.
-Two-sided PA of any side-blind schedule is 0 by construction, so what counts is the paired difference to TWAP. The recipe is
-given; where it left conventions open (first bar of the window, looking back across a split's boundary, the open known at bar 0)
-they were chosen among several with its published figures for these same test days in view. A reproduction, not fresh evidence.
+Made by `python benchmarks/baselines_tables.py`; do not edit. Test splits by date; one buy and one
+sell order per symbol, session and window; price taker, no costs, no caps; bps; 95 % intervals by
+day clusters (Student t). The ridge and the volume profile are fitted on train days only: for the US
+sets on those of us_minute_2018 and us_minute_2025 together. Two-sided PA of any side-blind schedule
+is 0 by construction, so what counts is the paired difference to TWAP. The recipe is given; where it
+left conventions open (first bar of the window, looking back across a split's boundary, the open
+known at bar 0) they were chosen among several with its published figures for these same test days
+in view. A reproduction, not fresh evidence.
 """
 
 
-def section(results: dict[str, Any]) -> str:
+def section(results: Mapping[str, Any]) -> str:
     """One data set as a Markdown table with its small print."""
-    data, start = results["data"], results["config"]["start"]
-    command = f"se-rl baselines --data {data['name']}.parquet --horizon {results['config']['horizon']} --split test"
-    command += f" --start {start}" if start else ""
+    data = results["data"]
+    config = results["config"]
+    command = f"se-rl baselines --data {data['name']}.parquet --horizon {config['horizon']}"
+    command += " --split test"
+    title = f"## {data['name']}, {results['horizon']} bars"
+    if config["start"]:
+        command += f" --start {config['start']}"
+        title += f" from bar {config['start']}"
+    size = f"{results['orders']:,} orders, {results['symbols']} symbols, {results['days']} days"
     lines = [
-        f"## {data['name']}, {results['horizon']} bars" + (f" from bar {start}" if start else ""),
+        title,
         "",
-        f"`{command}`: {results['orders']:,} orders, {results['symbols']} symbols, {results['days']} days "
-        f"({data['first_date']} to {data['last_date']}), data {data['sha256'][:16]}, "
+        f"`{command}`: {size} ({data['first_date']} to {data['last_date']}), "
+        f"data {data['sha256'][:16]}, "
         f"{100 * data['bars_missing']:.1f} % of minutes without a trade.",
         "",
-        "| method | PA vs VWAP | over TWAP | 95 % CI | specific | buy | sell | PA-std | WR | GLR | AFI | capture |",
+        line(COLUMNS),
         "|---|--:|--:|:-:|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for name, row in results["methods"].items():
-        cells = [
-            name,
-            number(row["PA"]),
-            number(row["over_TWAP"]["mean"]),
-            interval(row["over_TWAP"]["ci95"]),
-        ]
-        cells += [
-            number(row["over_TWAP_specific"]["mean"]),
-            *(number(row["by_side"][s]["PA"]) for s in ("buy", "sell")),
-        ]
-        cells += [
-            number(row["PA_std"], 1),
-            number(row["WR"], 3),
-            number(row["GLR"]),
-            number(row["AFI"], 3),
-        ]
-        lines.append(
-            "| " + " | ".join([*cells, number(100 * row["capture"], 1, suffix=" %")]) + " |"
-        )
-    ridge = results["methods"]["XS ridge"]
-    full = ridge.get("over_TWAP_full_bars")
-    lines += [
-        "",
-        f"SPA p that no method beats TWAP: {p_value(results['spa']['p_value'])}. Detectable effect for XS ridge: "
-        f"{number(ridge['over_TWAP']['detectable'])} bps."
-        + (
-            f" On the {full['orders']:,} orders whose bars all printed: {number(full['mean'])} {interval(full['ci95'])}."
-            if full
-            else ""
-        )
-        + f" {len(results['checks'])} self-checks passed.",
-        "",
+        lines.append(line(method_cells(name, row)))
+    return "\n".join([*lines, "", small_print(results), ""])
+
+
+def method_cells(name: str, row: Mapping[str, Any]) -> list[str]:
+    """The cells of one method's row."""
+    over = row["over_TWAP"]
+    return [
+        name,
+        number(row["PA"]),
+        number(over["mean"]),
+        interval(over["ci95"]),
+        number(row["over_TWAP_specific"]["mean"]),
+        number(row["by_side"]["buy"]["PA"]),
+        number(row["by_side"]["sell"]["PA"]),
+        number(row["PA_std"], 1),
+        number(row["WR"], 3),
+        number(row["GLR"]),
+        number(row["AFI"], 3),
+        number(100 * row["capture"], 1, suffix=" %"),
     ]
-    return "\n".join(lines)
+
+
+def small_print(results: Mapping[str, Any]) -> str:
+    """What a reader must know to believe the table."""
+    ridge = results["methods"]["XS ridge"]
+    words = f"SPA p that no method beats TWAP: {p_value(results['spa']['p_value'])}."
+    words += f" Detectable effect for XS ridge: {number(ridge['over_TWAP']['detectable'])} bps."
+    full = ridge.get("over_TWAP_full_bars")
+    if full:
+        figure = f"{number(full['mean'])} {interval(full['ci95'])}"
+        words += f" On the {full['orders']:,} orders whose bars all printed: {figure}."
+    return f"{words} {len(results['checks'])} self-checks passed."
 
 
 def main() -> None:
@@ -106,7 +121,8 @@ def main() -> None:
     sections = []
     for name, horizon, start in RUNS:
         print(f"... {name}, {horizon}, start {start}", file=sys.stderr)
-        config = BaselinesConfig(data=str(folder / f"{name}.parquet"), horizon=horizon, start=start)  # type: ignore[arg-type]
+        data = str(folder / f"{name}.parquet")
+        config = BaselinesConfig(data=data, horizon=horizon, start=start)
         sections.append(section(run_baselines(config)))
     write_text(REPOSITORY / "docs" / "results" / "baselines.md", "\n".join([HEAD, *sections]))
 

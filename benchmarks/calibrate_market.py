@@ -1,8 +1,10 @@
-"""Searches the market profile whose realism card lies in the bands: CMA-ES on fixed seeds, then a card on fresh ones.
+"""Searches the market profile whose realism card lies in the bands: CMA-ES on fixed seeds, then a
+card on fresh ones.
 
     python benchmarks/calibrate_market.py [--minutes 20] [--seed 0] [--effort 0.1] [--from PROFILE.yaml]
 
-Needs the package `cma`. Prints the best profile as YAML and its facts on seeds that the search never saw.
+Needs the package `cma`. Prints the best profile as YAML and its facts on seeds that the search
+never saw.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Tables of finished runs for docs/results: arms beside each other, beside the baselines, and how fast designs learn.
+"""Tables of finished runs for docs/results: arms beside each other, beside the baselines, and how
+fast designs learn.
 
 python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --preset standard --out out/evolution \\
     --arms full no-dek random best-of-n

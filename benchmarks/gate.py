@@ -1,12 +1,14 @@
-"""How honest the selection is: whole searches among designs whose truth is known, through the ladder's own code.
+"""How honest the selection is: whole searches among designs whose truth is known, through the
+ladder's own code.
 
     python benchmarks/gate.py [--searches 500] [--designs 64] [--preset standard] [--seed 0] [--json]
 
-No training: a workshop draws the scores that trainings would have brought. Orders share most of their noise, training seeds
-add theirs, and how a design stands after a short training says something, not all, of how it stands in the end (figures:
-`World`). In the null case no design is better than the default in the end, though some learn faster; else truths are drawn
-with a standard deviation of 0.6 bps. Every search screens all designs, promotes the best of each batch, holds the last rung
-on fresh days, picks a champion and opens the test days once.
+No training: a workshop draws the scores that trainings would have brought. Orders share most of
+their noise, training seeds add theirs, and how a design stands after a short training says
+something, not all, of how it stands in the end (figures: `World`). In the null case no design is
+better than the default in the end, though some learn faster; else truths are drawn with a standard
+deviation of 0.6 bps. Every search screens all designs, promotes the best of each batch, holds the
+last rung on fresh days, picks a champion and opens the test days once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
-"""Kill small runs at random moments, and see that nothing is lost, nothing is scored twice and the results are the same.
+"""Kill small runs at random moments, and see that nothing is lost, nothing is scored twice and the
+results are the same.
 
     python benchmarks/kill_campaign.py --main 300 --workers 200 --jobs 14
 
-First two runs are left alone: one with random designs, one with a small model that writes and learns. Then runs of both
-kinds lose their main process (kill -9; the same command goes on in the same folder) or processes of their sandbox (the
-main process goes on): so many kills each, `jobs` runs at a time. Moments and victims are drawn by `seed`: after how much of
-what a run tells, evenly, and up to a second later; so they fall everywhere in a run, however busy the machine is. Whatever
+First two runs are left alone: one with random designs, one with a small model that writes and
+learns. Then runs of both kinds lose their main process (kill -9; the same command goes on in the
+same folder) or processes of their sandbox (the main process goes on): so many kills each, `jobs`
+runs at a time. Moments and victims are drawn by `seed`: after how much of what a run tells, evenly,
+and up to a second later; so they fall everywhere in a run, however busy the machine is. Whatever
 differs from the runs left alone is told, and the exit code is 1.
 """
 
@@ -39,8 +41,9 @@ GONE_SECONDS, HANGS_SECONDS = 10.0, 1800.0
 MAIN_KILLS, WORKER_KILLS = 10, 6
 """Per run, at most."""
 APART = 3
-"""Evaluations that must end between a kill in the sandbox and the next but one: a training is tried three times, so that two
-kills cannot make a design fail, and a third shall not meet the same training."""
+"""Evaluations that must end between a kill in the sandbox and the next but one: a training is tried
+three times, so that two kills cannot make a design fail, and a third shall not meet the same
+training."""
 
 
 @dataclass

@@ -38,11 +38,12 @@ Done = Mapping[Key, Any]
 
 HEAD = """# What training brings
 
-Made by `python benchmarks/learned_tables.py`: seeds 0 to {last} a row, budgets of {one:g} work units
-(1x) and {three:g} (3x); a unit is about a second of one core. An order is split equally among the
-seeds' policies; `seed SD` is the spread of the seeds' means. The default reward and its constants
-were chosen on the valid days of the synthetic nasdaq100 universe and on other simulated episodes,
-after one look at an earlier default on that universe's test days, which the hybrid table uses.
+Made by `python benchmarks/learned_tables.py`: seeds 0 to {last} a row, budgets of {one:g} work
+units (1x) and {three:g} (3x); a unit is about a second of one core. An order is split equally among
+the seeds' policies; `seed SD` is the spread of the seeds' means. The default reward and its
+constants were chosen on the valid days of the synthetic nasdaq100 universe and on other simulated
+episodes, after one look at an earlier default on that universe's test days, which the hybrid table
+uses.
 
 ## History
 Minute bars, T=240, test days, both sides, no costs, bps over TWAP, 95 % intervals by day.

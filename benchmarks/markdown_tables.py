@@ -10,12 +10,13 @@ Row = Sequence[str]
 
 def table(head: Row, rows: Iterable[Row], *, align: str = "---") -> str:
     """One table; every column is aligned alike."""
-    lines = [_line(head), "|" + f"{align}|" * len(head)]
-    lines += map(_line, rows)
+    lines = [line(head), "|" + f"{align}|" * len(head)]
+    lines += map(line, rows)
     return "\n".join(lines)
 
 
-def _line(cells: Row) -> str:
+def line(cells: Row) -> str:
+    """One line of a table."""
     return f"| {' | '.join(cells)} |"
 
 

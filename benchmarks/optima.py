@@ -1,10 +1,12 @@
-"""PPO against known optima: what the trained policy costs over the closed-form optimum, for three worlds and five seeds.
+"""PPO against known optima: what the trained policy costs over the closed-form optimum, for three
+worlds and five seeds.
 
     python benchmarks/optima.py [--json] [--seeds 5] [--only NAME]
 
-One thread, one block of settings for all worlds. `ratio` is cost / optimum, so 1 is perfect; `seconds` count training and
-measuring. In Bertsimas-Lo the optimum may sell back what it bought, which no policy with ratios in [0, 1] can:
-`constrained_ratio` is the best that such a policy could reach.
+One thread, one block of settings for all worlds. `ratio` is cost / optimum, so 1 is perfect;
+`seconds` count training and measuring. In Bertsimas-Lo the optimum may sell back what it bought,
+which no policy with ratios in [0, 1] can: `constrained_ratio` is the best that such a policy could
+reach.
 """
 
 from __future__ import annotations
@@ -32,8 +34,9 @@ BARS = {"almgren_chriss": 1.01, "obizhaeva_wang": 1.02, "bertsimas_lo": 1.02}
 class TunedNetwork:
     """The default network with learning constants of its own, as any design may set them.
 
-    Whole returns (lambda 1): these worlds have little noise, and a first block pays only many steps later. Wide first
-    noise and a small bonus for keeping it: narrowed early, a policy stops short of the corners that Bertsimas-Lo needs.
+    Whole returns (lambda 1): these worlds have little noise, and a first block pays only many steps
+    later. Wide first noise and a small bonus for keeping it: narrowed early, a policy stops short
+    of the corners that Bertsimas-Lo needs.
     """
 
     learning_rate: float = 1e-3

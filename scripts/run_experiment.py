@@ -1,8 +1,8 @@
 """Runs of one or several arms over several seeds, and their comparison.
 
-python scripts/run_experiment.py --dataset nasdaq100 --seeds 5
-python scripts/run_experiment.py --dataset csi100 --seeds 3 --no-dek
-python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --preset standard --arms full no-dek random best-of-n
+python scripts/run_experiment.py --dataset nasdaq100 --seeds 5 python scripts/run_experiment.py
+--dataset csi100 --seeds 3 --no-dek python scripts/run_experiment.py --dataset nasdaq100 --seeds 3
+--preset standard --arms full no-dek random best-of-n
 
 Every run has its own folder under --out; the same command goes on where it was interrupted.
 """
