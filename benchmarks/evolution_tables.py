@@ -253,9 +253,7 @@ def learning(
     print(
         "### Finalists: learning speed, and the result at three times the budget, apart (over the default, validation)\n"
     )
-    print(
-        "Those with fewer trainings than the others were stopped for futility.\n"
-    )
+    print("Those with fewer trainings than the others were stopped for futility.\n")
     config = results[0]["config"]
     head = [f"{config['work'] * k:g} units" for k in (1 / 3, 1, 3)]
     rows = []
