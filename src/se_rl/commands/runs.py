@@ -6,7 +6,7 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -239,23 +239,23 @@ def _replay(options: argparse.Namespace) -> int:
             else [options.design]
         )
         found = replay(options.folder, names, rung=options.rung, unsafe=options.unsafe, say=say)
-    equal = all(one["equal"] and one["future_blind"] for one in found)
+    equal = all(one.equal and one.future_blind for one in found)
     if options.json:
-        print(to_json({"equal": equal, "designs": found}))
+        designs = []
+        for one in found:
+            judged = {"equal": one.equal, "future_blind": one.future_blind}
+            designs.append(asdict(one) | judged)
+        print(to_json({"equal": equal, "designs": designs}))
         return 0 if equal else FAILED
-    rows = [
-        {
-            "design": one["design"],
-            "rung": e["rung"],
-            "seed": e["seed"],
-            "same bits": e["equal"],
-            "blind to the future": "not tried" if e["future_blind"] is None else e["future_blind"],
-        }
-        for one in found
-        for e in one["evaluations"]
-    ]
+    rows = []
+    for one in found:
+        for e in one.evaluations:
+            blind = "not tried" if e.future_blind is None else e.future_blind
+            row = {"design": one.design, "rung": e.rung, "seed": e.seed, "same bits": e.equal}
+            rows.append(row | {"blind to the future": blind})
     print_rows("replayed", rows)
-    print(f"{sum(row['same bits'] for row in rows)} of {len(rows)} evaluations gave the same bits")
+    same = sum(bool(row["same bits"]) for row in rows)
+    print(f"{same} of {len(rows)} evaluations gave the same bits")
     return 0 if equal else FAILED
 
 
@@ -291,24 +291,24 @@ def _score(options: argparse.Namespace) -> int:
     _need_run(options.folder)
     with progress(quiet=options.json) as say:
         say("loading")
-        from se_rl.core.replay import score_by_hand
+        from se_rl.core.by_hand import score_by_hand
 
         found = score_by_hand(options.folder, files, unsafe=options.unsafe, say=say)
     if options.json:
-        print(to_json(found))
-    elif found["reason"]:
-        print(f"{found['design']} could not be trained: {found['reason']}")
+        print(to_json(asdict(found)))
+    elif found.reason:
+        print(f"{found.design} could not be trained: {found.reason}")
     else:
         rows = [
             {
-                "design": row["design"] + (" (yours)" if row["design"] == found["design"] else ""),
-                "score over the default, bps": f"{row['score']:+.2f} +- {row['se']:.2f}",
+                "design": row.design + (" (yours)" if row.design == found.design else ""),
+                "score over the default, bps": f"{row.score:+.2f} +- {row.se:.2f}",
             }
-            for row in found["rows"]
+            for row in found.rows
         ]
         print_rows("designs trained to the search's budget, validation days", rows)
-        print(f"yours, {found['design']}, is number {found['place']} of {found['of']}")
-    return FAILED if found["reason"] else 0
+        print(f"yours, {found.design}, is number {found.place} of {found.of}")
+    return FAILED if found.reason else 0
 
 
 def add_report(verbs: Any) -> None:
