@@ -319,13 +319,13 @@ def test_budgets(start: Start, changes: dict[str, Any], reason: str, proposed: i
     assert bench.search.proposed == proposed == bench.search.counts()["proposed"]
     used = bench.budget.usage()
     totals = bench.script.ledger.totals
-    assert (used["calls"], used["tokens_in"], used["tokens_out"], used["usd"]) == (
+    assert (used.calls, used.tokens_in, used.tokens_out, used.usd) == (
         len(bench.script.asked),
         totals.tokens_in,
         totals.tokens_out,
         totals.cost_usd,
     )
-    assert used["minutes"] == pytest.approx(20.0 * sum(bench.shop.trained.values()) / 60.0, abs=0.2)
+    assert used.minutes == pytest.approx(20.0 * sum(bench.shop.trained.values()) / 60.0, abs=0.2)
 
 
 def test_estimates(start: Start) -> None:
@@ -340,8 +340,8 @@ def test_estimates(start: Start) -> None:
     planned = (
         18 * c.rungs.screen.work + 7 * c.rungs.search.work + 4 * c.rungs.last.work
     )  # the default has had its screen
-    assert bench.budget.estimate()["seconds"] == round(planned + 3.0 * 18)
-    assert "18 designs" in bench.budget.estimate()["text"]
+    assert bench.budget.estimate().seconds == round(planned + 3.0 * 18)
+    assert "18 designs" in bench.budget.estimate().text
 
 
 def test_it_converges_when_nothing_moves(start: Start) -> None:
@@ -660,7 +660,7 @@ def test_the_same_again_whether_asked_or_looked_up(start: Start) -> None:
     assert all(stored for kind, _, stored in again.events if kind != "evaluated")
     assert (
         again.search.counts() == first.search.counts()
-        and again.budget.usage()["calls"] == first.budget.usage()["calls"]
+        and again.budget.usage().calls == first.budget.usage().calls
     )
 
 

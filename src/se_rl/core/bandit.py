@@ -1,7 +1,8 @@
 """What to change next: a Thompson bandit over combinations of factors, additive in their effects.
 
-A value for every (module, operator, model) could not be learnt from a few hundred trials; a sum of one effect per
-factor can. The posterior is that of a linear regression with a normal prior, so it has a closed form.
+A value for every (module, operator, model) could not be learnt from a few hundred trials; a sum of
+one effect per factor can. The posterior is that of a linear regression with a normal prior, so it
+has a closed form.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class AdditiveBandit:
     def choose(
         self, rng: np.random.Generator, *, allowed: Sequence[Choice] | None = None
     ) -> dict[str, str]:
-        """The choice that is best under one draw of the effects, among the allowed ones (None: all)."""
+        """The best choice under one draw of the effects, among the allowed ones (None: all)."""
         choices = self.choices() if allowed is None else [dict(one) for one in allowed]
         mean, covariance = self.posterior()
         effects = rng.multivariate_normal(mean, covariance, method="cholesky")

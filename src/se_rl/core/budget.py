@@ -1,12 +1,12 @@
 """Budgets: what a run has used, what it will take, and when enough is enough.
 
-Everything is counted from what this passage of the loop has seen, whether it was computed now or looked up: a resumed run
-stops where it would have stopped.
+Everything is counted from what this passage of the loop has seen, whether it was computed now or
+looked up: a resumed run stops where it would have stopped.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from se_rl.config import ConfigError
 from se_rl.core.search import Search
@@ -20,81 +20,106 @@ FEWEST = 3
 """Designs that a budget must buy to be worth starting."""
 
 
+@dataclass(frozen=True)
+class Usage:
+    """What the model's calls and the trainings took."""
+
+    calls: int
+    tokens_in: int
+    tokens_out: int
+    usd: float
+    minutes: float
+
+    @property
+    def tokens(self) -> int:
+        """Tokens read and written."""
+        return self.tokens_in + self.tokens_out
+
+
+@dataclass(frozen=True)
+class TimeEstimate:
+    """How long a run will take, in whole seconds and in words."""
+
+    seconds: int
+    text: str
+
+
 class Budget:
-    """Usage and estimates of one search."""
+    """Usage and estimates of one search with `workers` trainings at once."""
 
     def __init__(
         self, config: RunConfig, archive: Archive, search: Search, *, workers: int
     ) -> None:
-        self.config, self.archive, self.search, self.workers = config, archive, search, workers
+        self.config = config
+        self.archive = archive
+        self.search = search
+        self.workers = workers
 
-    def usage(self) -> dict[str, float]:
-        """Calls, tokens and money for the model, and the minutes that trainings and answers took."""
+    def usage(self) -> Usage:
+        """What was used so far: calls, tokens and money for the model, and minutes."""
         asked = self.search.designers.asked
         calls = [call for call in self.archive.calls() if call.key in asked]
-        tokens = {
-            "tokens_in": sum(c.tokens_in for c in calls),
-            "tokens_out": sum(c.tokens_out for c in calls),
-        }
-        seconds = sum(e.seconds for e in self._done()) / self.workers + sum(
-            c.seconds for c in calls
+        training_seconds = sum(e.seconds for e in self._done()) / self.workers
+        writing_seconds = sum(call.seconds for call in calls)
+        return Usage(
+            len(calls),
+            sum(call.tokens_in for call in calls),
+            sum(call.tokens_out for call in calls),
+            sum(call.usd for call in calls),
+            (training_seconds + writing_seconds) / 60.0,
         )
-        return {
-            "calls": len(calls),
-            **tokens,
-            "tokens": sum(tokens.values()),
-            "usd": sum(c.usd for c in calls),
-            "minutes": seconds / 60.0,
-        }
 
     def spent(self) -> str:
         """Which budget is spent; "" where none is."""
         used = self.usage()
-        limits = {
-            "minutes": self.config.max_minutes,
-            "tokens": self.config.max_tokens,
-            "usd": self.config.max_usd,
-        }
-        return next(
-            (
-                f"budget: {limit:g} {name}"
-                for name, limit in limits.items()
-                if limit is not None and used[name] >= limit
-            ),
-            "",
+        limits = (
+            ("minutes", used.minutes, self.config.max_minutes),
+            ("tokens", used.tokens, self.config.max_tokens),
+            ("usd", used.usd, self.config.max_usd),
         )
+        for name, amount, limit in limits:
+            if limit is not None and amount >= limit:
+                return f"budget: {limit:g} {name}"
+        return ""
 
     def seconds_left(self) -> float:
-        """From what trainings took so far and what is planned at most."""
+        """How long the rest takes, from what trainings took so far and what is planned at most."""
         done = [e for e in self._done() if e.work > 0]
         if not done:
             return 0.0
-        c = self.config
-        batches = c.budget_designs / (c.parents * c.siblings)
-        designs = (c.budget_designs + 1, batches * c.promoted + 1, c.finalists + 2)  # [rung]
+        config = self.config
+        batches = config.budget_designs / (config.parents * config.siblings)
+        designs = (  # [rung], the default among them; the last rung has the naive design, too
+            config.budget_designs + 1,
+            batches * config.promoted + 1,
+            config.finalists + 2,
+        )
         work = 0.0
-        for rung, planned in zip(c.rungs, designs, strict=True):
+        for rung, planned in zip(config.rungs, designs, strict=True):
             made = sum(e.rung == rung.index for e in done)
             work += max(0.0, planned * rung.seeds - made) * rung.work
-        per_work = sum(e.seconds for e in done) / sum(e.work for e in done)
-        writing = (
-            0.0
-            if c.arm == "random"
-            else SECONDS_PER_DESIGN * max(0, c.budget_designs - self.search.proposed)
-        )
-        return work * per_work / self.workers + writing
+        seconds_per_work = sum(e.seconds for e in done) / sum(e.work for e in done)
+        return work * seconds_per_work / self.workers + self._writing_seconds()
 
-    def estimate(self) -> dict[str, Any]:
-        """What everything will take; a wall-time budget that buys too little is refused before it is spent."""
-        seconds, designs = self.seconds_left(), self.config.budget_designs
-        each = seconds / designs / 60.0
+    def estimate(self) -> TimeEstimate:
+        """What everything will take; a budget that buys too little is refused right away."""
+        seconds = self.seconds_left()
+        designs = self.config.budget_designs
+        minutes_each = seconds / designs / 60.0
         allowed = self.config.max_minutes
-        if allowed is not None and allowed < FEWEST * each:
-            raise ConfigError(
-                f"max_minutes is {allowed:g}; {FEWEST} designs take about {FEWEST * each:.1f} minutes here"
-            )
+        if allowed is not None and allowed < FEWEST * minutes_each:
+            takes = f"{FEWEST} designs take about {FEWEST * minutes_each:.1f} minutes here"
+            raise ConfigError(f"max_minutes is {allowed:g}; {takes}")
         text = f"about {max(1.0, seconds / 60.0):.0f} minutes for up to {designs} designs"
-        return {"seconds": round(seconds), "text": text}
+        return TimeEstimate(round(seconds), text)
+
+    def _writing_seconds(self) -> float:
+        if self.config.arm == "random":
+            return 0.0
+        return SECONDS_PER_DESIGN * max(0, self.config.budget_designs - self.search.proposed)
 
     def _done(self) -> list[Evaluation]:
-        return [e for by_seed in self.search.ladder.evaluations.values() for e in by_seed.values()]
+        found: list[Evaluation] = []
+        for by_seed in self.search.ladder.evaluations.values():
+            found += by_seed.values()
+        return found

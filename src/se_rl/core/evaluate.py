@@ -1,4 +1,4 @@
-"""`se-rl evaluate`: a saved policy on other data, beside TWAP and the foresight bound, under the table's self-checks."""
+"""`se-rl evaluate`: a saved policy on other data, beside TWAP and the foresight bound."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def evaluate_policy(
 def _opening(
     place: Path, dataset: DataSet, config: BaselinesConfig, *, candidate: str
 ) -> list[str]:
-    """A run's policy on that run's own test days is one more opening of them: it stands in the record, and is told."""
+    """A run's policy on that run's own test days is one more opening of them, which is stored."""
     if config.split not in ("test", "all") or not RunFolder(place).archive.exists():
         return []
     with RunFolder(place) as folder, Archive.open(folder.archive, blobs=folder.blobs) as archive:
@@ -115,7 +115,7 @@ def policy_path(place: Path) -> Path:
 def _actor(
     path: Path, facts: dict[str, Any], sandbox: SandboxedTrainer | None, *, horizon: int, rows: int
 ) -> tuple[Actor, str]:
-    """The policy in use: a design of its own only behind the lock, the default one in this process."""
+    """The policy in use: a design behind the lock, the default one in this process."""
     neutral = Neutral(**facts["neutral"].get("static", {}))
     if sandbox is None:
         return load_policy(path, Modules())[0].runner("static"), "not needed (default design)"

@@ -1,4 +1,4 @@
-"""Every design and instruction of a search so far: what is new is stored in the archive and announced."""
+"""Every design and instruction of a search so far; what is new is stored and announced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from se_rl.records.entries import DEFAULT, Candidate, EventListener, Instruction
 class KnownDesigns:
     """Designs by name with their sources, and the instructions that asked for them.
 
-    `proposed` counts all proposals, `repeated` those that were not new; the default is none of them.
+    `proposed` counts all proposals but the default, `repeated` those that were not new.
     """
 
     def __init__(self, archive: Archive, *, on_event: EventListener) -> None:

@@ -1,8 +1,11 @@
 """Step 1 of Algorithm 1: new designs from a parent, by one operator on one module.
 
-draft      a new module, the parent's not shown           tweak      the parent's module, improved
-rewrite    a different idea, the parent's shown as tried  simplify   the parent's module with less in it
-repair     a failed module with the reason, mended        crossover  another design's module, swapped in: no model asked
+draft      a new module, the parent's is not shown
+tweak      the parent's module, improved
+rewrite    a different idea, the parent's module is shown as tried
+simplify   the parent's module with less in it
+repair     a failed module with the reason, mended
+crossover  another design's module, swapped in: no model is asked
 random     drawn from the grammar: the control that asks no model either
 """
 
@@ -37,9 +40,10 @@ MOST_REASON = 200
 
 @dataclass(frozen=True)
 class Proposed:
-    """A new design, not yet trained: its record, its sources by module, and what it takes to learn from it.
+    """A new design, not yet trained: its record, its sources, and what it takes to learn from it.
 
-    `choice` is what the bandit chose, `proposal` the model's answer, `prompt` the chat that asked for it (JSON).
+    `choice` is what the bandit chose, `proposal` the model's answer, `prompt` the chat that asked
+    for it (JSON).
     """
 
     candidate: Candidate
@@ -56,7 +60,7 @@ class Proposed:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to try: start from a parent, change a module by an operator, with these words and this history.
+    """What to try: start from a parent, change a module by an operator, with these words.
 
     `score` is the parent's in bps; `failed` is a source that failed and the reason, to repair.
     """
@@ -157,7 +161,10 @@ def proposed(plan: Plan, attempt: Attempt, *, place: int, operator: str) -> Prop
 
 
 def swap(plan: Plan, donors: Sequence[tuple[Candidate, Mapping[str, str]]]) -> list[Proposed]:
-    """The parent with each donor's module in place of its own; a donor without one gives the default's."""
+    """The parent with each donor's module in place of its own.
+
+    A donor without one gives the default's.
+    """
     made = []
     for place, (donor, theirs) in enumerate(donors):
         sources = dict(plan.parent_sources)

@@ -1,4 +1,4 @@
-"""Step 1 of Algorithm 1 in choices: which parent, which module, which operator, which version of the model, which words."""
+"""What to try next: which parent, which module, which operator, which model, which words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ SHOWN_FREE = 6
 
 
 class Proposer:
-    """Chooses what to try next and has it written; `starts_afresh` makes the next batch drafts from the default."""
+    """Chooses what to try next and has it written.
+
+    `starts_afresh` makes the next batch drafts from the default.
+    """
 
     def __init__(
         self,
@@ -75,7 +78,10 @@ class Proposer:
             self.bandit.observe(one.choice, FAILURE_REWARD if one.candidate.twin else gain)
 
     def donors(self, parent: Candidate, module: str) -> list[Candidate]:
-        """Scored designs whose version of a module makes a new design of the parent, the latest of each version."""
+        """Scored designs whose version of a module makes a new design of the parent.
+
+        Of each version the latest design.
+        """
         screen = self.ladder.rungs.screen.index
         versions: dict[str, Candidate] = {}
         for name, rung in self.ladder.standings:
@@ -156,5 +162,6 @@ class Proposer:
 
 
 def search_rng(seed: int, *place: int) -> np.random.Generator:
-    """Chance of the search's own: a spawn key shares nothing with seeds that are lists, as the kit's are."""
+    """Chance of the search's own: a spawn key shares nothing with seeds that are lists, as the
+    kit's are."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=place))

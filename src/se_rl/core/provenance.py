@@ -87,8 +87,8 @@ def data_hash(data: MarketData) -> str:
 def code_hash(package: Path = PACKAGE) -> str:
     """A digest of the code that scores depend on, and of the prompts' templates.
 
-    Docstrings, comments and layout do not count, and neither does code that only shows, fetches or compares: such a
-    change does not keep a run from going on.
+    Docstrings, comments and layout do not count, and neither does code that only shows, fetches or
+    compares: such a change does not keep a run from going on.
     """
     digest = hashlib.sha256()
     for path in _scored_files(package):
@@ -130,6 +130,6 @@ def _node_text(value: Any) -> str:
 
 
 def _is_docstring(node: Any) -> bool:
-    """Whether a statement is a bare text: the docstring of a module, class, function or constant."""
+    """Whether a statement is a bare text: a docstring, also that of a constant."""
     is_constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_constant and isinstance(node.value.value, str)

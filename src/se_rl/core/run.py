@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -188,7 +189,7 @@ class Run:
         if kind == "evaluated":
             self.left(self.budget.seconds_left())
             if self.archive.find("estimate") is None:
-                self._event("estimate", "estimate", self.budget.estimate())
+                self._event("estimate", "estimate", asdict(self.budget.estimate()))
 
     def _after_iteration(self, iteration: int, brought: Mapping[str, Any]) -> None:
         """Store an outer iteration with one execution of the best design, and write the page anew."""

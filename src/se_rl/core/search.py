@@ -1,7 +1,7 @@
 """The search: the five steps of Algorithm 1 and what they remember of each other.
 
-Nothing here is saved as such. A run that is started again goes through the same steps, finds what it did in the
-archive, and so comes to the same place.
+Nothing here is saved as such. A run that is started again goes through the same steps, finds what
+it did in the archive, and so comes to the same place.
 """
 
 from __future__ import annotations
@@ -88,13 +88,13 @@ class Search:
         return made
 
     def train(self, designs: Sequence[Proposed]) -> list[str]:
-        """Step 2: the inner loop for each new design, short for all and longer for the promising ones."""
+        """Step 2: the inner loop for each new design, longer for the promising ones."""
         new = [self.designs.candidates[one.candidate.id] for one in designs if one.trainable]
         self.ladder.run(new, self.config.rungs.screen)
         return self.ladder.promote([c.id for c in new])
 
     def evaluate(self, designs: Sequence[Proposed]) -> dict[str, float]:
-        """Step 3: what each new design gained over its parent on validation, and who is best now."""
+        """Step 3: what each new design gained over its parent, and who is best now."""
         gains: dict[str, float] = {}
         for one in designs:
             gain = None if one.candidate.twin else self.ladder.gain(one.candidate)
@@ -135,7 +135,8 @@ class Search:
     def counts(self) -> dict[str, int]:
         """How many designs were proposed, and what became of them.
 
-        Each was scored, failed (it was refused, or no score came of it) or repeated; valid ones were not refused.
+        Each was scored, failed (it was refused, or no score came of it) or repeated; valid ones
+        were not refused.
         """
         screen = self.config.rungs.screen.index
         others = [c for c in self.designs.candidates.values() if c.id != self.default.id]
@@ -167,7 +168,10 @@ class Search:
         self.proposer.starts_afresh = self.stale_iterations >= PLATEAU
 
     def _outcome(self, one: Proposed, gains: Mapping[str, float]) -> DesignOutcome:
-        """What one answer of the model came to; a repeat gained what its twin did, and is no new try."""
+        """What one answer of the model came to.
+
+        A repeat gained what its twin did, and is no new try.
+        """
         assert one.proposal is not None
         candidate = one.candidate
         standing = self.ladder.standings.get((candidate.id, self.config.rungs.screen.index))

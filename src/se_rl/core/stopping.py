@@ -1,4 +1,4 @@
-"""The stop rule: a smoothed score that has stopped moving (SPEC 8)."""
+"""The stop rule: a smoothed score that has stopped moving."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ WINDOW = 5
 
 @dataclass(frozen=True)
 class StopRule:
-    """The exponential moving average of a score, and how many of its last changes in a row were below the tolerance.
+    """The moving average of a score, and how many of its last changes stayed below the tolerance.
 
     The first score is where the average starts; `moved` gives the state after one more score.
     """

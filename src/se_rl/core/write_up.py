@@ -107,10 +107,10 @@ def _results(
         llm=ModelUse(
             config.designer,
             run.designers.adapter or "",
-            calls=int(used["calls"]),
-            tokens_in=int(used["tokens_in"]),
-            tokens_out=int(used["tokens_out"]),
-            usd=used["usd"],
+            calls=used.calls,
+            tokens_in=used.tokens_in,
+            tokens_out=used.tokens_out,
+            usd=used.usd,
         ),
         data=from_plain(DataFacts, facts),
         config=to_dict(config),
@@ -119,7 +119,7 @@ def _results(
         paths=table.paths,
         version=__version__,
         code_hash=run.code,
-        times=RunTimes(round(used["minutes"], 2)),
+        times=RunTimes(round(used.minutes, 2)),
     )
 
 

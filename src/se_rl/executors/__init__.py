@@ -1,1 +1,1 @@
-"""Where trainings run: one protocol, the locked processes of this machine behind it, and the pool that uses it."""
+"""Where trainings run: one protocol, the executors behind it, and the pool that uses it."""

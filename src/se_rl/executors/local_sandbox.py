@@ -21,7 +21,10 @@ ATTEMPTS = 3
 
 
 class LocalSandbox:
-    """Locked processes of this machine that hold the trainings' inputs; `unsafe` runs without a lock."""
+    """Locked processes of this machine that hold the trainings' inputs.
+
+    `unsafe` runs without a lock.
+    """
 
     def __init__(self, inputs: TrainingInputs, *, unsafe: bool = False) -> None:
         self.inputs = inputs
@@ -70,7 +73,10 @@ class LocalSandbox:
         return self.with_retries(judged)
 
     def with_retries(self, work: Callable[[], T]) -> T:
-        """Do work that needs the sandbox, again where a process was killed from outside, in a new sandbox if need be."""
+        """Do work that needs the sandbox; again where a process was killed from outside.
+
+        Where the sandbox itself is gone, a new one is opened.
+        """
         for _ in range(ATTEMPTS - 1):
             try:
                 return work()

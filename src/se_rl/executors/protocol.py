@@ -1,7 +1,8 @@
 """Where trainings run: what an executor takes, what it gives back, and what it promises.
 
-A task is idempotent: the same task gives the same weights, wherever and however often it runs. A worker that is lost is
-the executor's misfortune (the training pool tries again); what a design breaks itself is a result with a reason.
+A task is idempotent: the same task gives the same weights, wherever and however often it runs. A
+worker that is lost is the executor's misfortune (the training pool tries again); what a design
+breaks itself is a result with a reason.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ LOST = ("killed", "crashed", "lost")
 class TrainingInputs:
     """What all trainings of a run share: `data` are the train days (None where none is trained on).
 
-    `bank` simulates the default market's episodes when it is called (None where none is trained on).
+    `bank` simulates the default market's episodes when it is called (None where none is trained
+    on).
     """
 
     data: MarketData | None
@@ -38,7 +40,7 @@ class TrainingInputs:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One training: everything that its outcome depends on beside the inputs, and its deadline in `seconds`."""
+    """One training: all that its outcome depends on beside the inputs; its deadline in seconds."""
 
     sources: Mapping[str, str]
     training_worlds: TrainingWorldsConfig
@@ -69,7 +71,10 @@ class Executor(Protocol):
         ...
 
     def poll(self, timeout_seconds: float) -> Sequence[FinishedTask]:
-        """Tasks that have ended since the last call, each once; waits up to the timeout for the first."""
+        """Tasks that have ended since the last call, each once.
+
+        Waits up to the timeout for the first.
+        """
         ...
 
     def cancel(self, handle: Handle) -> None:

@@ -14,7 +14,7 @@ LOCAL = "local"
 
 
 class ExecutorFactory(Protocol):
-    """Makes an executor for a run: `sandbox.inputs` are the data that all of its trainings share."""
+    """Makes an executor for a run; `sandbox.inputs` is what all of its trainings share."""
 
     def __call__(self, sandbox: LocalSandbox, *, workers: int) -> Executor: ...
 

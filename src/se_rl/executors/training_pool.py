@@ -1,8 +1,8 @@
 """The training pool: designs are trained by an executor, several at once, and scored by validation.
 
-Every evaluation has a key made of all that its outcome depends on and is stored under it: what stands in the archive is
-looked up, never computed twice. A worker that was killed from outside is tried again; what the design itself broke is a
-result with a reason.
+Every evaluation has a key made of all that its outcome depends on and is stored under it: what
+stands in the archive is looked up, never computed twice. A worker that was killed from outside is
+tried again; what the design itself broke is a result with a reason.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class _Attempt:
 class TrainingPool:
     """Trains and scores designs with `workers` trainings at once on the executor of this name.
 
-    `inputs` are what all trainings share, `neutral` says what an output of 0 means in each world. `library` are archives
-    of other runs of the same code: what they evaluated is the same piece of work by its key.
+    `inputs` are what all trainings share, `neutral` says what an output of 0 means in each world.
+    `library` are archives of other runs of the same code: what they evaluated is the same piece of
+    work by its key.
     """
 
     def __init__(
@@ -93,7 +94,10 @@ class TrainingPool:
         self.sandbox.close()
 
     def validate(self, code: str, code_type: str = "reward") -> ValidationResult:
-        """Judge a module (`llm.generator.Validator`); SandboxError where no sandbox can be had, which is no verdict."""
+        """Judge a module (`llm.generator.Validator`).
+
+        SandboxError where no sandbox can be had, which is no verdict.
+        """
         return self.sandbox.validate(code, code_type)
 
     def with_retries(self, work: Callable[[], T]) -> T:
@@ -125,7 +129,7 @@ class TrainingPool:
     def evaluate(
         self, jobs: Sequence[TrainingJob]
     ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
-        """Each job with its evaluation and whether it stood in the archive already, as they finish."""
+        """Each job with its evaluation and whether it was looked up, as they finish."""
         waiting = []
         for job in jobs:
             stored = self._stored(job)
@@ -158,7 +162,10 @@ class TrainingPool:
         )
 
     def _stored(self, job: TrainingJob) -> Evaluation | None:
-        """An evaluation that was made before, here or in another run; where its files are damaged it is made again."""
+        """An evaluation that was made before, here or in another run.
+
+        Where its files are damaged it is made again.
+        """
         key = self.key(job)
         for archive in (self.archive, *self._library):
             found = archive.evaluation(key)

@@ -12,7 +12,7 @@ MOST_SAMPLES = 16_384
 """Order steps per update and world at most."""
 SECONDS_PER_WORK = 60.0
 EXTRA_SECONDS = 120.0
-"""A training's deadline: so much per work unit and so much more. Generous: a busy machine must not change a score."""
+"""A training's deadline, generous: a busy machine must not change a score."""
 
 
 def training_worlds_of(config: RunConfig) -> TrainingWorldsConfig:

@@ -1,4 +1,4 @@
-"""What a rung is: one step of the evaluation ladder, from short trainings for all to long ones for a few.
+"""What a rung is: one step of the evaluation ladder, from short trainings to long.
 
 screen  a short training for every new design
 search  a longer one for the promising designs of each batch
@@ -16,9 +16,10 @@ from typing import NamedTuple
 class Rung:
     """One step of the ladder.
 
-    `index` is how the archive stores it, `work` the work units of one training, `seeds` the trainings per design,
-    `episodes` the simulated orders to score on, `order_sizes` their sizes in multiples of the usual one. A `fresh`
-    rung scores on validation days and episodes that no other rung has seen.
+    `index` is how the archive stores it, `work` the work units of one training, `seeds` the
+    trainings per design, `episodes` the simulated orders to score on, `order_sizes` their sizes in
+    multiples of the usual one. A `fresh` rung scores on validation days and episodes that no other
+    rung has seen.
     """
 
     index: int
@@ -39,7 +40,10 @@ class Rungs(NamedTuple):
 
     @classmethod
     def of(cls, work: float, *, seeds: Sequence[int], episodes: Sequence[int]) -> Rungs:
-        """The ladder around a search training of `work` units; `seeds` and `episodes` have a number per rung."""
+        """The ladder around a search training of `work` units.
+
+        `seeds` and `episodes` have a number per rung.
+        """
         return cls(
             Rung(0, "screen", work / 3.0, seeds[0], episodes[0]),
             Rung(1, "search", work, seeds[1], episodes[1]),

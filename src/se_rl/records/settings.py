@@ -13,8 +13,11 @@ from se_rl.records.rungs import Rungs
 SINGLE = ("reward", "network", "imagination")
 MULTI = ("reward", "network", "communication", "profiling", "imagination")
 ARMS = ("full", "best-of-n", "frozen", "random")
-"""best-of-n: drafts from the first prompt, no parents; frozen: parents and history in the prompt, but a designer that never
-changes (without --no-dek's empty history); random: the grammar alone, no model."""
+"""The controls of an experiment.
+
+`best-of-n` drafts from the first prompt and has no parents; `frozen` has parents and history in the
+prompt, but a designer that never changes; `random` draws from the grammar and asks no model.
+"""
 FUTILITY_SEEDS = 3
 """Trainings of a design before it may be stopped for futility."""
 
@@ -29,8 +32,8 @@ def _within(low: float, high: float) -> Callable[[Any], bool]:
 
 _ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
-        "iterations parents siblings promoted finalists horizon dynamic_horizon agents seeds episodes samples bank "
-        "lora_rank lora_alpha max_designs max_tokens",
+        "iterations parents siblings promoted finalists horizon dynamic_horizon agents seeds "
+        "episodes samples bank lora_rank lora_alpha max_designs max_tokens",
         _whole(1),
         "a whole number, 1 or more",
     ),
@@ -49,7 +52,7 @@ _ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 @settings
 class RunConfig:
-    """Everything that a run's result depends on, apart from the data's content and the model's weights."""
+    """All that a run's result depends on, beside the data's content and the model's weights."""
 
     data: str = option(
         "nasdaq100",
@@ -153,18 +156,19 @@ class RunConfig:
             )
         if self.scenario == "multi" and (self.worlds == "static" or self.agents < 2):
             raise ConfigError(
-                f"the multi scenario needs simulated markets and 2 or more agents (worlds is {self.worlds}, agents "
-                f"{self.agents}); use --worlds both or dynamic, and --agents 2"
+                "the multi scenario needs simulated markets and 2 or more agents "
+                f"(worlds is {self.worlds}, agents {self.agents}); "
+                "use --worlds both or dynamic, and --agents 2"
             )
         if self.max_usd is not None and not self.usd_in + self.usd_out:
             raise ConfigError(
-                f"max_usd is {self.max_usd:g}, but what the model costs is not known; give --usd-in and --usd-out, USD per "
-                "million tokens"
+                f"max_usd is {self.max_usd:g}, but what the model costs is not known; "
+                "give --usd-in and --usd-out, USD per million tokens"
             )
         if self.budget_designs < 3:
             raise ConfigError(
-                f"the budget buys {self.budget_designs} designs; a search needs 3 or more: raise iterations, parents, "
-                "siblings or max_designs"
+                f"the budget buys {self.budget_designs} designs; a search needs 3 or more: "
+                "raise iterations, parents, siblings or max_designs"
             )
 
     @property
@@ -192,7 +196,7 @@ class RunConfig:
 
     @property
     def evolves(self) -> bool:
-        """Whether designs have parents: the controls that only sample start from the default each time."""
+        """Whether designs have parents; controls that only sample start from the default."""
         return self.arm in ("full", "frozen")
 
     @property
@@ -240,7 +244,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "episodes": (1000, 2000, 4000),
     },
 }
-"""quick: minutes on two cores; standard: for tables; paper: days; tiny: for tests of the machinery, its scores mean nothing."""
+"""`quick` takes minutes on two cores, `standard` is for tables, `paper` takes days.
+
+`tiny` tests the machinery: its scores mean nothing.
+"""
 
 
 def preset(name: str, **changes: Any) -> RunConfig:

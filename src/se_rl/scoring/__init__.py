@@ -1,1 +1,1 @@
-"""Scores with intervals: the evaluator, comparisons between policies, and the checks that a table must pass."""
+"""Scores with intervals: execution, standings, the ladder, the final test, comparisons."""

@@ -1,4 +1,4 @@
-"""What the ladder needs of the rooms around it: somebody who trains and scores designs, and a journal."""
+"""What the ladder needs from outside: somebody who trains and scores designs, and a journal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a policy in a world and keep what scoring needs: the record, the schedule, and costs paired with TWAP."""
+"""Run a policy in a world and keep what scoring needs: fills, gains, and TWAP's beside them."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Actor(Protocol):
 
 
 class ConstantSchedule:
-    """A constant schedule: a multiple of the TWAP slice of what is left, at an offset in ticks from the touch."""
+    """A multiple of the TWAP slice of what is left, at an offset in ticks from the touch."""
 
     def __init__(self, multiple: float = 1.0, offset: float = 0.0) -> None:
-        self.multiple, self.offset = multiple, offset
+        self.multiple = multiple
+        self.offset = offset
 
     def words(self, takes_price: bool) -> str:
         """The schedule for a person."""
@@ -37,7 +38,8 @@ class ConstantSchedule:
 
     def start(self, n: int, horizon: int) -> None:
         """Begin `n` orders of `horizon` steps."""
-        self._n, self._left = n, horizon
+        self._n = n
+        self._left = horizon
 
     def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
         """The same for everybody."""
@@ -51,10 +53,11 @@ class ConstantSchedule:
 
 @dataclass(frozen=True, eq=False)
 class Executed:
-    """A finished batch. Gains are bps of the arrival price, positive is good, NaN where the market broke.
+    """A finished batch; gains are bps of the arrival price, NaN where the market broke.
 
-    `gain` is the order's, `twap_gain` TWAP's on the same episode; both have the news taken out: what the price did to the
-    inventory that nobody could have timed (a control variate: it changes the error of a mean, not the mean).
+    `gain` is the order's, `twap_gain` TWAP's on the same episode; both have the news taken out:
+    what the price did to the inventory that nobody could have timed (a control variate: it changes
+    the error of a mean, not the mean).
     """
 
     record: ExecutionRecord
@@ -66,7 +69,10 @@ class Executed:
     clusters: npt.NDArray[np.int64]
 
     def over_twap(self) -> Estimate:
-        """Mean gain over TWAP with its error; the two sides of one market, or one day, are one observation."""
+        """Mean gain over TWAP with its error.
+
+        The two sides of one market, or one day, are one observation.
+        """
         difference = self.gain - self.twap_gain
         known = np.isfinite(difference)
         return clustered_mean(difference[known], self.clusters[known])
@@ -78,7 +84,9 @@ class Executed:
 
     def summary(self) -> dict[str, Any]:
         """Costs in bps (lower is better) and what the policy does."""
-        cost, twap, gain = -np.nanmean(self.gain), -np.nanmean(self.twap_gain), self.over_twap()
+        cost = -np.nanmean(self.gain)
+        twap = -np.nanmean(self.twap_gain)
+        gain = self.over_twap()
         return {
             "cost_bps": float(cost),
             "twap_cost_bps": float(twap),
@@ -98,40 +106,42 @@ class Executed:
 def execute(
     world: World, actor: Actor, episodes: Episodes, *, clusters: npt.NDArray[np.int64] | None = None
 ) -> Executed:
-    """Play the episodes to the end. `clusters` says which orders belong together; by default the orders of one seed."""
-    n, names = len(episodes), world.field_names
+    """Play the episodes to the end.
+
+    `clusters` says which orders belong together; by default the orders of one seed do.
+    """
+    n = len(episodes)
+    names = world.field_names
     actor.start(n, world.horizon)
-    observation, fields = world.reset(episodes), np.zeros((len(names), n), np.float32)
+    observation = world.reset(episodes)
+    fields = np.zeros((len(names), n), np.float32)  # [field, order], filled by each step
     at = {name: fields[i] for i, name in enumerate(names)}
-    totals = {name: np.zeros(n) for name in ("gain", "twap_gain", "forced", "passive")}
-    fills, actions = np.empty((n, world.horizon)), set[float]()
+    gain = np.zeros(n)
+    twap_gain = np.zeros(n)
+    forced = np.zeros(n)
+    passive = np.zeros(n)
+    fills = np.empty((n, world.horizon))  # [order, step]
+    actions: set[float] = set()
     for step in range(world.horizon):
         ratio, offset = actor.act(observation)
         observation = world.step(ratio, offset if world.takes_price else None, fields)
         news = at["news"].astype(np.float64)
-        totals["gain"] += (
-            at["traded_share"] * (at["fill_price"] - 1.0) - at["inventory_left"] * news
-        )
-        totals["twap_gain"] += (
-            at["twap_traded_share"] * (at["twap_fill_price"] - 1.0)
-            - at["twap_inventory_left"] * news
-        )
-        totals["forced"] += at["forced_share"]
-        totals["passive"] += at["passive_share"]
+        # gain = sum over steps of share (price / arrival - 1) - inventory left * news
+        gain += at["traded_share"] * (at["fill_price"] - 1.0) - at["inventory_left"] * news
+        twap_traded = at["twap_traded_share"] * (at["twap_fill_price"] - 1.0)
+        twap_gain += twap_traded - at["twap_inventory_left"] * news
+        forced += at["forced_share"]
+        passive += at["passive_share"]
         fills[:, step] = at["traded_share"] - at["forced_share"]
         actions.update(np.round(ratio * (world.horizon - step), 3).tolist())
     record = world.record()
-    kept = ExecutionRecord(
-        record.orders, record.gross_price, record.net_price, record.leftover, fills
-    )
     void = world.broken
-    gain, twap = (np.where(void, np.nan, BPS * totals[name]) for name in ("gain", "twap_gain"))
     return Executed(
-        kept,
-        gain,
-        twap,
-        totals["forced"],
-        totals["passive"],
+        replace(record, fills=fills),
+        np.where(void, np.nan, BPS * gain),
+        np.where(void, np.nan, BPS * twap_gain),
+        forced,
+        passive,
         len(actions),
         _by_seed(episodes, n) if clusters is None else clusters,
     )

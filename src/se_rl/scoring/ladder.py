@@ -1,7 +1,8 @@
 """The evaluation ladder: short trainings for all designs, longer ones for the promising.
 
-Paired successive halving: at every rung a design is compared with the default on the same orders and training seeds.
-A design may be stopped for futility after some trainings, never for success, which would inflate what is claimed.
+Paired successive halving: at every rung a design is compared with the default on the same orders
+and training seeds. A design may be stopped for futility after some trainings, never for success,
+which would inflate what is claimed.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ INCOMPARABLE = "too few of its orders can be compared"
 class Ladder:
     """How designs stand at each rung, compared with `default`.
 
-    `standings` and `evaluations` are by (design, index of the rung). With `stores` every standing that is brought up to
-    date becomes an event of the journal.
+    `standings` and `evaluations` are by (design, index of the rung). With `stores` every standing
+    that is brought up to date becomes an event of the journal.
     """
 
     def __init__(
@@ -81,20 +82,25 @@ class Ladder:
         """Of screened designs those worth a longer training: the best few that are not hopeless."""
         screen = self.rungs.screen.index
         scored = [name for name in names if (name, screen) in self.standings]
-        ranked = sorted(scored, key=lambda name: self.standings[name, screen].score, reverse=True)
-        hopeful = [name for name in ranked if not self.standings[name, screen].futile()]
-        kept = hopeful[: self.config.promoted]
-        for name in ranked:
-            if name not in kept:
-                futile = self.standings[name, screen].futile()
-                self._drop(name, self.rungs.screen, FUTILE if futile else OUTRANKED)
+        scored.sort(key=lambda name: self.standings[name, screen].score, reverse=True)
+        kept: list[str] = []
+        for name in scored:
+            if self.standings[name, screen].futile():
+                self._drop(name, self.rungs.screen, FUTILE)
+            elif len(kept) == self.config.promoted:
+                self._drop(name, self.rungs.screen, OUTRANKED)
+            else:
+                kept.append(name)
         for name in kept:
             self._event("promoted", name, self.rungs.search)
         self.run([self.climbed[name] for name in kept], self.rungs.search)
         return kept
 
     def finals(self, extra: Sequence[Candidate] = ()) -> list[str]:
-        """The last rung for the best few, beside the default and `extra` designs; the names of those that finish it."""
+        """The last rung for the best few, beside the default and `extra` designs.
+
+        Gives the names of those that finish it.
+        """
         last = self.rungs.last
         going = [self.climbed[name] for name in self._finalists()]
         for candidate in going:
@@ -159,7 +165,7 @@ class Ladder:
         return self._arrays[evaluation.arrays]
 
     def stored_standing(self, name: str, rung: Rung) -> StoredStanding:
-        """How a design stands at a rung, with its gain over its parent: the record that reports read."""
+        """How a design stands at a rung, with its gain over its parent, as reports read it."""
         own = self.standings[name, rung.index]
         if name == self.default.id:  # it differs from itself by nothing, for certain
             own = replace(own, seed_sd=0.0)
@@ -180,7 +186,10 @@ class Ladder:
     # how they stand
 
     def _settle(self, rung: Rung) -> None:
-        """Compute all standings of a rung anew, in the order of proposal: the seeds' spread is pooled over designs."""
+        """Compute all standings of a rung anew, in the order of proposal.
+
+        The seeds' spread is pooled over designs, so that one design changes the others' error.
+        """
         found: dict[str, Standing] = {}
         for name in self.climbed:
             if (name, rung.index) not in self.evaluations:
@@ -227,7 +236,7 @@ class Ladder:
         )
 
     def _over_parent(self, candidate: Candidate, rung: Rung) -> Standing | None:
-        """A design over its first parent at a rung: the difference of their scores, with the error of the pairs."""
+        """A design over its first parent: the difference of scores, with the pairs' error."""
         own = self.standings.get((candidate.id, rung.index))
         if own is None or not candidate.parents:
             return None
@@ -238,7 +247,7 @@ class Ladder:
         return replace(paired, score=own.score - parent.score)
 
     def _reading(self, job: TrainingJob) -> dict[str, Any]:
-        """How a design stands right now, for people who watch: its standing follows when the batch is done."""
+        """How a design stands right now; its standing follows when the batch is done."""
         candidate, rung = job.candidate, job.rung
         found = self._compare(candidate.id, self.default.id, rung)
         if found is None:

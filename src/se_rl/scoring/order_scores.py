@@ -1,7 +1,8 @@
-"""Scores: execution records of several policies on the same orders -> one row per policy, paired with TWAP.
+"""Scores: execution records of several policies on the same orders, paired with TWAP.
 
-Every order is scored as buy and as sell, every comparison is on the same orders, and every PA is split into a common
-part (what all symbols' schedules earned together: market timing) and a specific part (the rest).
+Every order is scored as buy and as sell, every comparison is on the same orders, and every PA is
+split into a common part (what all symbols' schedules earned together: market timing) and a specific
+part (the rest).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Array = npt.NDArray[np.float64]
 
 
 def twap_weights(orders: Orders) -> Array:
-    """The schedule that every policy is compared with: each bar of the window equally [order, step]."""
+    """The schedule that all are compared with: each bar of the window equally [order, step]."""
     return np.full((len(orders), orders.horizon), 1.0 / orders.horizon)
 
 
@@ -38,7 +39,10 @@ class Panel:
 
     @classmethod
     def of(cls, data: MarketData, orders: Orders, *, benchmark: str = "vwap") -> Panel:
-        """Prepare a panel; `benchmark` (vwap, twap or arrival) is what the primary PA is measured against."""
+        """Prepare a panel.
+
+        `benchmark` (vwap, twap or arrival) is what the primary PA is measured against.
+        """
         benchmarks = WindowBenchmarks.of(data, orders)
         benchmarks.named(benchmark)
         return cls(
@@ -52,7 +56,7 @@ class Panel:
 
     @property
     def full_bars(self) -> npt.NDArray[np.bool_]:
-        """Orders whose window has a real print in every bar: no stale price can fake a gain there."""
+        """Orders whose window has a print in every bar: no stale price can fake a gain there."""
         return np.asarray(self.orders.gather(self.data.traded.astype(np.float64)).all(axis=1))
 
 
@@ -74,16 +78,18 @@ class Score:
         )
 
     def common_pa(self) -> Array:
-        """The part of the gross PA that the mean schedule of all symbols (same day, window, side) would have earned."""
+        """The part of the gross PA that the mean schedule of all symbols would have earned.
+
+        The mean is over the orders of the same day, window and side.
+        """
         orders = self.panel.orders
         key = (self.panel.day * (orders.start.max() + 1) + orders.start) * 2 + (orders.side == SELL)
         _, group = np.unique(key, return_inverse=True)
         count = np.bincount(group).astype(np.float64)
         fills = self.record.forced_fills
-        total = np.stack(
-            [np.bincount(group, weights=fills[:, step]) for step in range(fills.shape[1])], axis=1
-        )
-        average = np.einsum("ot,ot->o", (total / count[:, None])[group], self.panel.price)
+        sums = [np.bincount(group, weights=fills[:, step]) for step in range(fills.shape[1])]
+        mean_fills = np.stack(sums, axis=1) / count[:, None]  # [group, step]
+        average = np.einsum("ot,ot->o", mean_fills[group], self.panel.price)  # [order]
         return price_advantage(
             average, self.panel.benchmarks.named(self.panel.benchmark), orders.side
         )
@@ -102,8 +108,9 @@ class Score:
         return clustered_mean(kept[where], self.panel.day[where])
 
     def row(self, reference: Score, *, bound: Score | None = None) -> dict[str, Any]:
-        """The row of a results table: metrics, interval, both sides apart, paired difference to the reference (TWAP)."""
-        pa, side = self.pa(), self.panel.orders.side
+        """The row of a results table: metrics, both sides apart, and paired differences to TWAP."""
+        pa = self.pa()
+        side = self.panel.orders.side
         difference = pa - reference.pa()
         common = self.common_pa() - reference.common_pa()
         specific = self.specific_pa() - reference.specific_pa()

@@ -1,4 +1,4 @@
-"""Which order sits where in a policy's batch: on history agents that talk to each other must share a window."""
+"""Which order sits where in a policy's batch: agents that talk must share a window."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from se_rl.scoring.execution import Actor, Array
 def seats_of(orders: Orders, agents: int, *, sessions: int) -> npt.NDArray[np.int64]:
     """Which order sits at each place of the policy's batch, where `agents` neighbours talk.
 
-    Neighbours trade in the same bars: one that began later, or on a later day, would show the others their future.
-    Where a window's orders do not fill the last table, its last order sits there more than once.
+    Neighbours trade in the same bars: one that began later, or on a later day, would show the
+    others their future. Where a window's orders do not fill the last table, its last order sits
+    there more than once.
     """
     if agents == 1:
         return np.arange(len(orders))
     window = np.stack([orders.row % sessions, orders.start, orders.side])  # [3, order]
-    _, which, count = np.unique(window, axis=1, return_inverse=True, return_counts=True)
-    by_window = np.argsort(which.ravel(), kind="stable")
+    found = np.unique(window, axis=1, return_inverse=True, return_counts=True)
+    count = found[2]  # [window] its orders
+    by_window = np.argsort(found[1].ravel(), kind="stable")
     first = np.cumsum(count) - count  # [window] its first order in `by_window`
     places = -(-count // agents) * agents  # [window] its orders, rounded up to whole tables
     place = np.arange(places.sum()) - np.repeat(np.cumsum(places) - places, places)
@@ -27,7 +29,7 @@ def seats_of(orders: Orders, agents: int, *, sessions: int) -> npt.NDArray[np.in
 
 
 class Seated:
-    """An actor whose batch is in another order than the orders: `seats` says which of them sits where."""
+    """An actor whose batch is rearranged: `seats` says which order sits where."""
 
     def __init__(self, inner: Actor, seats: npt.NDArray[np.int64], orders: int) -> None:
         self._inner = inner

@@ -1,8 +1,8 @@
-"""How good a design is so far: paired differences to the default on the same orders, with errors, and shrunken.
+"""How good a design is so far: paired differences to the default, with errors, and shrunken.
 
-A score is never a bare mean. Orders are paired with the default's, days and simulated episodes are the units, training
-seeds add their own variance, and before designs are ranked their scores are shrunken towards each other: the best of
-many noisy scores is mostly lucky.
+A score is never a bare mean. Orders are paired with the default's, days and simulated episodes are
+the units, training seeds add their own variance, and before designs are ranked their scores are
+shrunken towards each other: the best of many noisy scores is mostly lucky.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from se_rl.scoring.statistics import clustered_mean
 
 Array = npt.NDArray[np.float64]
 Scores = Mapping[str, Array]
-"""Gain over TWAP per pair of orders, in bps: `static` (specific part) with `static_day`, `dynamic` and perhaps
-`dynamic_x2` by episode."""
+"""Gain over TWAP per pair of orders, in bps.
+
+`static` (the specific part) with `static_day`, `dynamic` and perhaps `dynamic_x2` by episode.
+"""
 Regimes = Mapping[str, npt.NDArray[np.bool_]]
 """For each regime of the market which pairs of orders belong to it."""
 SEED_SD = 0.3
@@ -31,7 +33,7 @@ SEED_PRIOR = 4.0
 
 @dataclass(frozen=True)
 class Standing:
-    """A design against the default at one rung: the weighted difference over TWAP, its error, and the same by regime.
+    """A design against the default at one rung: the weighted difference and its error, in bps.
 
     `order_se` is the error from the orders, `seed_sd` what single trainings are taken to differ by.
     """
@@ -58,7 +60,7 @@ class Standing:
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """A normal interval: the units are many, and the seeds' share of the error is pooled over designs."""
+        """A normal interval: units are many, the seeds' error is pooled over designs."""
         return self.score - 1.96 * self.se, self.score + 1.96 * self.se
 
     def futile(self, bar: float = 0.0) -> bool:
@@ -125,9 +127,10 @@ def pooled_seed_sd(standings: Sequence[Standing]) -> float:
 
 
 def shrunken(standings: Sequence[Standing]) -> dict[str, float]:
-    """Scores shrunken by empirical Bayes, by how much of their spread is noise; the default is one of them, at 0.
+    """Scores shrunken by empirical Bayes, by how much of their spread is noise.
 
-    Where all of the spread may be noise nothing is left: no design is above the default then.
+    The default is one of them, at 0. Where all of the spread may be noise nothing is left: no
+    design is above the default then.
     """
     scores = np.array([0.0, *(s.score for s in standings)])  # [default and designs]
     noise = np.array([0.0, *(s.se**2 for s in standings)])
@@ -148,7 +151,10 @@ def _difference(mine: Scores, theirs: Scores) -> dict[str, Array]:
 def _pooled(
     differences: Sequence[Scores], name: str, day: npt.NDArray[Any] | None
 ) -> tuple[float, float]:
-    """Mean over orders of the seeds' mean difference, with its error by day or episode; void orders do not count."""
+    """Mean over orders of the seeds' mean difference, with its error by day or episode.
+
+    Void orders do not count.
+    """
     mean = np.mean([one[name] for one in differences], axis=0)  # [order]
     known = np.isfinite(mean)
     if known.sum() < 2:

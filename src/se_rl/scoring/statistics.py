@@ -1,6 +1,7 @@
-"""Is it real? Intervals by day clusters, the test over a whole set of policies (SPA), and the hurdle of a selection.
+"""Is it real? Intervals by day clusters, a test over many policies, the hurdle of a selection.
 
-All stocks of a date move together, so the date is the unit: orders are summed per day before anything is inferred.
+All stocks of a date move together, so the date is the unit: orders are summed per day before
+anything is inferred.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Estimate:
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """Two-sided 95 % interval, Student t with days - 1 degrees of freedom (NaN for a single day)."""
+        """Two-sided 95 % interval, Student t with days - 1 degrees of freedom; NaN for one day."""
         half = self.se * t_quantile(0.975, self.days - 1)
         return self.mean - half, self.mean + half
 
@@ -59,28 +60,29 @@ def day_means(values: Array, day: npt.NDArray[np.integer]) -> Array:
 
 
 def clustered_mean(values: Array, day: npt.NDArray[np.integer]) -> Estimate:
-    """Mean over orders with a standard error by day clusters (the sandwich of a regression on a constant)."""
+    """Mean over orders with a standard error by day clusters.
+
+    It is the sandwich estimator of a regression on a constant.
+    """
     _, index = np.unique(day, return_inverse=True)
     days = int(index.max()) + 1
     mean = float(values.mean())
     if days < 2:
         return Estimate(mean, float("nan"), days)
-    residual = np.bincount(index, weights=values - mean)
-    return Estimate(
-        mean, float(np.sqrt(days / (days - 1) * np.square(residual).sum()) / len(values)), days
-    )
+    residual = np.bincount(index, weights=values - mean)  # [day] sum over its orders
+    # se = sqrt(G / (G - 1) * sum over days of (sum of residuals)^2) / n
+    error = np.sqrt(days / (days - 1) * np.square(residual).sum()) / len(values)
+    return Estimate(mean, float(error), days)
 
 
 def spa_p_value(
     benchmark_by_day: Array, policies_by_day: Array, *, reps: int = 10_000, seed: int = 0
 ) -> float:
-    """Hansen's SPA: p that NO policy (columns) beats the benchmark, corrected for having looked at all of them."""
+    """Hansen's SPA: p that NO policy (columns) beats the benchmark, corrected for the search."""
     if len(benchmark_by_day) < 2:
         return float("nan")
     if np.allclose(policies_by_day, benchmark_by_day[:, None]):
-        return (
-            1.0  # nothing differs from the benchmark: no winner, and no variance to studentise by
-        )
+        return 1.0  # nothing differs: no winner, and no variance to studentise by
     from arch.bootstrap import SPA
 
     test = SPA(-benchmark_by_day, -policies_by_day, block_size=1, reps=reps, seed=seed)
@@ -89,12 +91,16 @@ def spa_p_value(
 
 
 def selection_hurdle(se: float, tried: int) -> float:
-    """What the best of `tried` worthless candidates is expected to show: se times the expected maximum of that many normals."""
+    """What the best of `tried` worthless candidates is expected to show.
+
+    It is se times the expected maximum of that many normals.
+    """
     from scipy.special import ndtri
 
     if tried < 2:
         return 0.0
-    top = (1.0 - EULER_GAMMA) * ndtri(1.0 - 1.0 / tried) + EULER_GAMMA * ndtri(
-        1.0 - 1.0 / (tried * np.e)
-    )
+    # E[max of N normals] ~ (1 - g) z(1 - 1/N) + g z(1 - 1/(N e)), g Euler's constant
+    likely = ndtri(1.0 - 1.0 / tried)
+    lucky = ndtri(1.0 - 1.0 / (tried * np.e))
+    top = (1.0 - EULER_GAMMA) * likely + EULER_GAMMA * lucky
     return float(se * top)

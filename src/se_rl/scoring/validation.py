@@ -1,7 +1,8 @@
-"""Validation: plays a trained policy on validation days and on simulated episodes, in the parent process.
+"""Validation: plays a trained policy on validation days and simulated episodes, in the parent.
 
-The policy itself answers from behind the lock; the market, the fills and the score are computed here. Scores are kept
-per pair of orders (both sides of one window, or of one simulated market), in bps over TWAP on the same pair.
+The policy itself answers from behind the lock; the market, the fills and the score are computed
+here. Scores are kept per pair of orders (both sides of one window, or of one simulated market), in
+bps over TWAP on the same pair.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class StaticPanel:
         self._twap_common_pa = twap.common_pa()  # [order]
 
     def scores(self, run: Executed) -> dict[str, Array]:
-        """The specific and the whole gain over TWAP, a number per pair of orders, and the pairs' days."""
+        """The specific and the whole gain over TWAP by pair of orders, and the pairs' days."""
         own = Score("own", self.panel, run.record)
         total = own.pa(gross=True) - self._twap_pa
         # specific = total - common: what the choice of moments for this very symbol earned
@@ -130,7 +131,10 @@ class Validation:
         return scores
 
     def execution(self, open_policy: Open) -> dict[str, Any]:
-        """One order of the policy, step by step, for people to look at: the first that the search scores on."""
+        """One order of the policy, step by step, for people to look at.
+
+        It is the first order that the search scores on.
+        """
         if not self._panels:
             world, episodes = self._episodes(self.config.rungs.screen, 1)
             fills = play(world, episodes, open_policy).record.fills[0]  # [step]
@@ -165,7 +169,7 @@ class Validation:
 def simulated(
     config: RunConfig, agents: int, *, seed: int, orders: int, impact: int
 ) -> tuple[DynamicWorld, Episodes]:
-    """A simulated market with the default's participants and `orders` orders in it, `impact` times the usual size."""
+    """A simulated market with `orders` orders in it, `impact` times the usual size."""
     orders = max(2 * agents, orders // (2 * agents) * (2 * agents))
     world = DynamicWorld(
         horizon=config.dynamic_horizon,
@@ -179,7 +183,10 @@ def simulated(
 
 
 def play(world: World, episodes: Episodes, open_policy: Open, *, agents: int = 1) -> Executed:
-    """Execute the episodes with a policy that is opened for them and closed again; `agents` of it talk to each other."""
+    """Execute the episodes with a policy that is opened for them and closed again.
+
+    `agents` of it talk to each other.
+    """
     actor = opened(world, episodes.orders, open_policy, agents=agents)
     try:
         return execute(world, actor, episodes)
@@ -188,7 +195,10 @@ def play(world: World, episodes: Episodes, open_policy: Open, *, agents: int = 1
 
 
 def opened(world: World, orders: Orders, open_policy: Open, *, agents: int = 1) -> Actor:
-    """The policy for these orders; on history, where agents share no book, those of one window talk."""
+    """The policy for these orders.
+
+    On history, where agents share no book, those of one window talk.
+    """
     if not isinstance(world, StaticWorld) or agents == 1:
         return open_policy(world.name, world.horizon, len(orders))
     seats = seats_of(orders, agents, sessions=len(world.data.dates))
