@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from se_rl.modules.kinds import KINDS
+from se_rl.records.enhancement import InstructionCredit
 from se_rl.records.entries import Evaluation
-from se_rl.records.iterations import InstructionCredit
 from se_rl.records.plain import from_plain
 from se_rl.report.design_rows import prompt_of
 from se_rl.report.evolution_chart import MARKS
