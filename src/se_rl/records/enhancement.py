@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,8 +40,8 @@ class InstructionCredit:
     """What the designs of an instruction gained on average, in bps, over how many uses."""
 
     id: str
-    credit: float
-    uses: int
+    credit: float = math.nan
+    uses: int = 0
 
 
 @dataclass(frozen=True)
