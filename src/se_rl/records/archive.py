@@ -6,31 +6,25 @@ written once, so that a run which starts again finds what it has done instead of
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Engine, Select, Table, func, select
+from sqlalchemy import Engine, Table, func, select
 
 from se_rl.config import ConfigError
+from se_rl.records.blobs import BlobStore
 from se_rl.records.entries import (
     Adapter,
     Candidate,
     Evaluation,
-    Event,
     Instruction,
     ModelCall,
     StoredStanding,
-    key_of,
-    sha256,
 )
-from se_rl.records.files import FULL, write_bytes
+from se_rl.records.journal import EventJournal, Row
 from se_rl.records.schema import (
     ADAPTER,
-    AGAIN,
     CANDIDATE,
     DAMAGED,
     EVALUATION,
@@ -45,20 +39,23 @@ from se_rl.records.schema import (
     open_engine,
     prepare,
     stored_version,
-    transaction,
 )
 
 __all__ = ["Archive", "ArchiveError"]
 
 Record = TypeVar("Record", Candidate, Evaluation, ModelCall, Instruction, Adapter)
-Row = tuple[Table, Mapping[str, Any]]
 
 
-class Archive:
-    """What a run has stored. One process writes (the lock of its `RunFolder` sees to it), any number of them read."""
+class Archive(EventJournal):
+    """What a run has stored: its journal, and the records in it by kind.
+
+    One process writes (the lock of its `RunFolder` sees to it), any number of them read.
+    """
 
     def __init__(self, engine: Engine, blobs: Path, place: str, *, read_only: bool = False) -> None:
-        self._engine, self.blobs, self.place, self.read_only = engine, blobs, place, read_only
+        super().__init__(engine, place)
+        self.read_only = read_only
+        self._blobs = BlobStore(blobs)
 
     @classmethod
     def open(
@@ -80,85 +77,42 @@ class Archive:
             archive.close()
             raise
 
-    def close(self) -> None:
-        """Let go of the database."""
-        self._engine.dispose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def append(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:
-        """Write one event; False where its key stands already, and nothing changes then."""
-        return self._write(kind, key, payload)
-
-    def find(self, key: str) -> dict[str, Any] | None:
-        """The payload of the event with this key."""
-        found = self._read(select(EVENT).where(EVENT.c.key == key))
-        return dict(found[0].payload) if found else None
-
-    def events(self, *kinds: str, since: int = 0) -> list[Event]:
-        """Events after number `since` in order, of these kinds or of all."""
-        wanted = [EVENT.c.kind.in_(kinds)] if kinds else []
-        return self._read(select(EVENT).where(EVENT.c.seq > since, *wanted).order_by(EVENT.c.seq))
+    @property
+    def blobs(self) -> Path:
+        """The folder of the archive's files."""
+        return self._blobs.folder
 
     def put_blob(self, content: bytes) -> str:
-        """Store these bytes; returns their name. A damaged file of that name is mended."""
-        name = sha256(content)
+        """Store these bytes; returns their name."""
         if self.read_only:
             raise ArchiveError(f"{self.place} is open for reading only; nothing can be stored")
-        if not self.has_blob(name):
-            try:
-                write_bytes(self._blob_path(name), content)
-            except OSError as error:
-                full = error.errno in FULL
-                why = (
-                    "have no room left on their disk; make room"
-                    if full
-                    else f"cannot be written ({error.strerror})"
-                )
-                raise ArchiveError(f"the files in {self.blobs} {why}, {AGAIN}") from error
-        return name
+        return self._blobs.put(content)
 
     def blob(self, sha: str) -> bytes:
         """The bytes of this name, checked against it."""
-        try:
-            content = self._blob_path(sha).read_bytes()
-        except OSError as error:
-            raise self._lost(sha, f"is missing ({error.strerror})") from error
-        if sha256(content) != sha:
-            raise self._lost(sha, "is damaged")
-        return content
+        return self._blobs.get(sha)
 
     def has_blob(self, sha: str) -> bool:
         """Whether the bytes of this name are there and whole."""
-        try:
-            self.blob(sha)
-        except ArchiveError:
-            return False
-        return True
+        return self._blobs.has(sha)
 
     def add_candidate(self, c: Candidate, sources: Mapping[str, str]) -> bool:
-        """Store a design and the text of its modules by code_type; modules that an earlier design had may be left out."""
+        """Store a design and the text of its modules by code_type.
+
+        Modules that an earlier design had may be left out.
+        """
         for code_type, text in sources.items():
             if c.modules.get(code_type) != self.put_blob(text.encode()):
                 raise ValueError(
                     f"the source of {code_type} is not the one that design {c.id} names"
                 )
-        parents = (
-            (LINEAGE, {"child": c.id, "place": i, "parent": parent})
-            for i, parent in enumerate(c.parents)
-        )
+        rows: list[Row] = [(CANDIDATE, {})]
+        for place, parent in enumerate(c.parents):
+            rows.append((LINEAGE, {"child": c.id, "place": place, "parent": parent}))
         known = self._modules(c.modules.values())
-        new = sorted({(sha, code_type) for code_type, sha in c.modules.items()} - known)
-        modules = (
-            (MODULE_VERSION, {"hash": sha, "kind": kind, "candidate": c.id}) for sha, kind in new
-        )
-        return self._write(
-            "proposed", f"proposed {c.id}", vars(c), (CANDIDATE, {}), *parents, *modules
-        )
+        for sha, kind in sorted({(sha, kind) for kind, sha in c.modules.items()} - known):
+            rows.append((MODULE_VERSION, {"hash": sha, "kind": kind, "candidate": c.id}))
+        return self._write("proposed", f"proposed {c.id}", vars(c), *rows)
 
     def add_evaluation(self, e: Evaluation, *, key: str) -> bool:
         """Store what one training and its scoring gave."""
@@ -194,18 +148,19 @@ class Archive:
     def candidate(self, id_prefix: str) -> Candidate:
         """The design whose id begins like this."""
         known = self.candidates()
-        found = [c for c in known if c.id == id_prefix] or [
-            c for c in known if c.id.startswith(id_prefix)
-        ]
+        found = [c for c in known if c.id == id_prefix]
+        if not found:
+            found = [c for c in known if c.id.startswith(id_prefix)]
         if len(found) == 1:
             return found[0]
-        if found:
-            names = ", ".join(c.id for c in found[:3]) + (", ..." if len(found) > 3 else "")
+        if not found:
             raise ConfigError(
-                f"{id_prefix!r} begins the ids of {len(found)} designs ({names}); write more of one"
+                f"there is no design {id_prefix!r} among {len(known)} in {self.place}; "
+                "se-rl show lists them"
             )
+        names = ", ".join(c.id for c in found[:3]) + (", ..." if len(found) > 3 else "")
         raise ConfigError(
-            f"there is no design {id_prefix!r} among {len(known)} in {self.place}; se-rl show lists them"
+            f"{id_prefix!r} begins the ids of {len(found)} designs ({names}); write more of one"
         )
 
     def lineage(self, candidate: str) -> list[Candidate]:
@@ -265,43 +220,6 @@ class Archive:
             Archive.open(url_or_path, blobs=self.blobs).close()
         return self
 
-    def _transaction(self) -> AbstractContextManager[Connection]:
-        return transaction(self._engine, self.place)
-
-    def _write(self, kind: str, key: str, payload: Mapping[str, Any], *rows: Row) -> bool:
-        """One event and its rows, whose columns are filled by name from the payload or from what each brings along."""
-        text = json.dumps(payload, default=_plain)
-        at = time.time()
-        with self._transaction() as connection:
-            standing = connection.execute(select(EVENT.c.kind).where(EVENT.c.key == key)).scalar()
-            if standing not in (None, kind):
-                raise ValueError(
-                    f"key {key} is that of an event {standing!r} and cannot be one of {kind!r} too"
-                )
-            if standing:
-                return False
-            digest = key_of(at, kind, key, text)
-            values = {"at": at, "kind": kind, "key": key, "payload": text, "digest": digest}
-            seq = connection.execute(
-                EVENT.insert().values(values).returning(EVENT.c.seq)
-            ).scalar_one()
-            for table, own in rows:
-                known = {"seq": seq, **json.loads(text), **own}
-                connection.execute(
-                    table.insert().values({c.name: known[c.name] for c in table.columns})
-                )
-        return True
-
-    def _read(self, statement: Select[Any]) -> list[Event]:
-        with self._transaction() as connection:
-            rows = connection.execute(statement).all()
-        for row in rows:
-            if not _is_whole(row):
-                raise ArchiveError(
-                    f"{self.place} {DAMAGED} (event {row.seq} is not as it was written)"
-                )
-        return [Event(row.seq, row.at, row.kind, row.key, json.loads(row.payload)) for row in rows]
-
     def _records(self, kind: type[Record], table: Table, *where: Any) -> list[Record]:
         statement = (
             select(EVENT)
@@ -309,10 +227,10 @@ class Archive:
             .where(*where)
             .order_by(EVENT.c.seq)
         )
-        return [
-            kind(**{k: _frozen(v) for k, v in found.payload.items()})
-            for found in self._read(statement)
-        ]
+        records = []
+        for event in self._read(statement):
+            records.append(kind(**{name: _frozen(v) for name, v in event.payload.items()}))
+        return records
 
     def _modules(self, hashes: Iterable[str]) -> set[tuple[str, str]]:
         with self._transaction() as connection:
@@ -321,29 +239,6 @@ class Archive:
                 (row.hash, row.kind)
                 for row in connection.execute(select(MODULE_VERSION).where(wanted))
             }
-
-    def _blob_path(self, sha: str) -> Path:
-        return self.blobs / sha[:2] / sha[2:]
-
-    def _lost(self, sha: str, what: str) -> ArchiveError:
-        mend = f"delete {self._blob_path(sha)} and run the same command again, which makes it anew"
-        return ArchiveError(f"blob {sha[:12]} {what}; {mend}")
-
-
-def _is_whole(row: Any) -> bool:
-    try:
-        return key_of(row.at, row.kind, row.key, row.payload) == row.digest
-    except (TypeError, ValueError):  # damage can change a column's very type
-        return False
-
-
-def _plain(value: Any) -> Any:
-    """What JSON does not know: read-only mappings, and the numbers and arrays of numpy."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} cannot be stored in the archive; give plain data")
 
 
 def _frozen(value: Any) -> Any:

@@ -186,7 +186,7 @@ def credits(run: RunRecord) -> Sequence[CreditRow]:
         latest[payload["id"]] = from_plain(InstructionCredit, payload)
     rows = []
     for one in run.archive.instructions():
-        credit = latest.get(one.id, InstructionCredit(one.id))
+        credit = latest.get(one.id, InstructionCredit(one.id, math.nan, 0))
         row = CreditRow(one.text, one.kind, one.operator, one.iteration, credit.credit, credit.uses)
         rows.append(row)
     return sorted(rows, key=lambda row: math.inf if math.isnan(row.credit) else -row.credit)
