@@ -19,8 +19,9 @@ from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import World
 from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Network
-from se_rl.rl.ppo import Batch, PPOSettings
-from se_rl.rl.rollout import advantages, collect, without_hindsight
+from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
+from se_rl.rl.batch import Batch
+from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.trainer import TrainConfig, Training
 from se_rl_benchmarks.ppo_contenders import (
     HORIZON,
@@ -133,7 +134,8 @@ def parts(world: World, *, seconds: float) -> dict[str, float]:
 
 def _laps(world: World, modules: Modules, *, seconds: float) -> dict[str, float]:
     """CPU nanoseconds per order step of each part of an iteration, medians."""
-    training = Training(modules, {world.name: world}, TrainConfig(anneal=False, ppo=SAME), seed=0)
+    config = TrainConfig(anneal=False, ppo=SAME)
+    training = Training.of_design(modules, {world.name: world}, config, seed=0)
     laps: list[list[float]] = []
     end = time.perf_counter() + seconds
     while not laps or time.perf_counter() < end:
@@ -144,25 +146,18 @@ def _laps(world: World, modules: Modules, *, seconds: float) -> dict[str, float]
 
 def _lap(training: Training, world: World, modules: Modules) -> list[float]:
     """One iteration, as the trainer makes it: CPU nanoseconds per order step of each of PARTS."""
-    ground = training.worlds[world.name]
+    learner = training.learner
+    sampler = training.worlds[world.name]
     lam = modules.constant("gae_lambda")
     times = [time.process_time()]
-    rollout = collect(
-        world,
-        training.policy,
-        training.action_map,
-        world.draw(ground.rng, ground.orders),
-        generator=ground.generator,
-        neutral=ground.neutral,
-        device=training.device,
-    )
+    rollout = sampler.play(learner.policy, learner.action_map)
     times.append(time.process_time())
     rewards = rollout.rewards(modules.reward, bound=LIMITS.reward_magnitude)
     times.append(time.process_time())
     estimates = advantages(rewards / rewards.std(), rollout.values, gamma=1.0, lam=lam)
-    centred = without_hindsight(estimates, rollout, discount=lam)
-    batch = Batch.of(rollout, centred, policy=training.policy)
+    centred = subtract_hindsight_baseline(estimates, rollout, discount=lam)
+    batch = Batch.of(rollout, centred, policy=learner.policy)
     times.append(time.process_time())
-    training.ppo.update([batch])
+    learner.ppo.update([batch])
     times.append(time.process_time())
     return [1e9 * lap / rollout.values.numel() for lap in np.diff(times)]

@@ -82,7 +82,7 @@ def hybrid(worlds: Literal["both", "static", "dynamic"], budget: float) -> Rows:
         ("static", history, Episodes(task.orders), day),
         ("dynamic", market, episodes, None),
     )
-    result: Rows = {"alpha": [float(one.curve[-1]["alpha"]) for one in trained]}
+    result: Rows = {"alpha": [float(one.curve[-1].alpha) for one in trained]}
     for where, world, orders, clusters in places:
         runs = [execute(world, one.runner(where), orders, clusters=clusters) for one in trained]
         learned = LearnedBaseline(worlds, tuple(trained), tuple(runs))

@@ -60,13 +60,15 @@ def take_turns(found: Mapping[str, Contender], *, seconds: float) -> None:
 
 def ours(world: World, ppo: PPOSettings) -> Contender:
     """Our trainer at a constant learning rate, as SB3's."""
-    training = Training(Modules(), {world.name: world}, TrainConfig(anneal=False, ppo=ppo), seed=0)
+    config = TrainConfig(anneal=False, ppo=ppo)
+    training = Training.of_design(Modules(), {world.name: world}, config, seed=0)
+    learner = training.learner
 
     def iterate() -> int:
         training.iterate(world.name)
         return training.worlds[world.name].orders * world.horizon
 
-    return Contender(iterate, acting(PolicyRunner(training.policy, training.action_map), world))
+    return Contender(iterate, acting(PolicyRunner(learner.policy, learner.action_map), world))
 
 
 def acting(runner: PolicyRunner, world: World) -> Act:

@@ -48,7 +48,7 @@ def sb3_same(world: StaticWorld) -> Contender:
         def forward(self, rows: Tensor) -> Tensor:
             return self.network(rows)
 
-    training = Training(Modules(), {world.name: world}, TrainConfig(), seed=0)
+    training = Training.of_design(Modules(), {world.name: world}, TrainConfig(), seed=0)
     constant = Modules().constant
     orders = training.worlds[world.name].orders
     model = PPO(
@@ -58,7 +58,7 @@ def sb3_same(world: StaticWorld) -> Contender:
         device="cpu",
         n_steps=world.horizon,
         batch_size=orders * world.horizon // SAME.minibatches,
-        n_epochs=training.ppo.epochs,
+        n_epochs=training.learner.ppo.epochs,
         learning_rate=constant("learning_rate"),
         gamma=1.0,
         gae_lambda=constant("gae_lambda"),

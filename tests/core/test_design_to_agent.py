@@ -29,11 +29,14 @@ def test_every_module_goes_from_prompt_to_agent() -> None:
         assert attempt.is_valid and attempt.source, attempt.faults
         design[code_type] = attempt.source
     data = synthetic_market(SyntheticConfig(symbols=6, sessions=3))
-    ground = TrainingWorldsConfig(horizon=20, dynamic_horizon=8, bank=32, agents=2)
+    worlds = TrainingWorldsConfig(horizon=20, dynamic_horizon=8, bank=32, agents=2)
     with SandboxedTrainer(data=data) as sandbox:
         trained, plain = (
             sandbox.train(
-                sources, ground=ground, config=TrainConfig(budget=0.05, samples=512), seed=0
+                sources,
+                training_worlds=worlds,
+                config=TrainConfig(budget=0.05, samples=512),
+                seed=0,
             )
             for sources in (design, {})
         )

@@ -1,8 +1,9 @@
-"""The seeds' training loop for an agent and environments of one's own, and its stop rule."""
+"""The documented training loop for an agent and environments of one's own, and its stop rule."""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +14,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from se_rl.core.inner_loop import LoopProgress, show_progress
 from se_rl.core.stopping import StopRule
 from se_rl.core.training_loop import SERLTrainingLoop, TrainingLoopConfig
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.dynamic_env import DynamicEnvironment
 from se_rl.environments.execution_env import ExecutionEnvConfig, ExecutionEnvironment
 from se_rl.environments.static_env import StaticEnvironment
+from se_rl.rl.ppo import UpdateStats
 from se_rl.rl.ppo_agent import PPOAgent, PPOConfig
 from se_rl.rl.rebalance import EVERY
-from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.rollout import Diverged
 
 DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=3))
 TASK = ExecutionEnvConfig(total_time=8, transaction_cost=0.0)
@@ -41,17 +44,19 @@ def loop(
     *,
     task: ExecutionEnvConfig = TASK,
     agent: PPOAgent | None = None,
+    progress: Callable[[LoopProgress], None] = lambda _: None,
 ) -> SERLTrainingLoop:
     actions = 1 if task.action == "ratio" else 2
     worlds = StaticEnvironment(DATA, task), DynamicEnvironment(None, task)
-    return SERLTrainingLoop(config, *worlds, agent or PPOAgent(32, actions, QUICK))
+    agent = agent or PPOAgent(32, actions, QUICK)
+    return SERLTrainingLoop(config, *worlds, agent, progress=progress)
 
 
 def weights(agent: PPOAgent) -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1).clone() for p in agent.policy.parameters()])
 
 
-def test_the_seeds_snippet_ends_with_history_and_metrics() -> None:
+def test_the_documented_snippet_ends_with_history_and_metrics() -> None:
     config = TrainingLoopConfig(
         max_outer_iterations=2,
         max_inner_iterations=4,
@@ -100,54 +105,79 @@ def test_wrapped_environments_are_unwrapped() -> None:
     )
 
 
-class Counting(PPOAgent):
-    """Counts what it is asked to learn from, and may be told to fail."""
-
-    def __init__(self, *, fail_at: int = -1) -> None:
-        super().__init__(32, 1, QUICK)
-        self.asked: list[tuple[float, ...]] = []
-        self.fail_at = fail_at
-
-    def learn(self, plays: Any, *, weights: Any = None) -> dict[str, float]:
-        assert all(isinstance(rollout, Rollout) for rollout, _ in plays)
-        self.asked.append(tuple(weights or (1.0,)))
-        stats = super().learn(plays, weights=weights)
-        if len(self.asked) == self.fail_at:
-            with torch.no_grad():
-                self.policy.log_std.fill_(torch.nan)
-            raise Diverged("loss is not finite")
-        return stats
-
-
 @pytest.mark.parametrize(("inner", "expected"), [(1, (0, 1)), (3, (1, 2)), (10, (7, 3))])
 def test_inner_iterations_are_updates_of_all_phases_together(
     inner: int, expected: tuple[int, int]
 ) -> None:
-    agent = Counting()
-    loop(replace(TINY, max_outer_iterations=1, max_inner_iterations=inner), agent=agent).run()
-    single, joint = (sum(len(shares) == n for shares in agent.asked) for n in (1, 2))
-    assert (single, joint) == expected
-    assert all(sum(shares) == 1.0 for shares in agent.asked)
+    heard: list[LoopProgress] = []
+    config = replace(TINY, max_outer_iterations=1, max_inner_iterations=inner)
+    loop(config, progress=heard.append).run()
+    joint = sum(one.row.phase == "joint" for one in heard)
+    assert (len(heard) - joint, joint) == expected
+    assert [one.update for one in heard] == list(range(1, inner + 1))
+    assert all(one.row.alpha + one.row.beta == 1.0 for one in heard)
 
 
 def test_alpha_moves_every_tenth_joint_update_and_both_worlds_get_their_share() -> None:
-    agent = Counting()
+    heard: list[LoopProgress] = []
     config = replace(
         TINY, max_outer_iterations=1, max_inner_iterations=40, initial_alpha=0.8, initial_beta=0.2
     )
-    results = loop(config, agent=agent).run()
-    alphas = [shares[0] for shares in agent.asked if len(shares) == 2]
+    training = loop(config, progress=heard.append)
+    weights_given: list[list[float]] = []
+    ppo = training.training.learner.ppo
+    plain = ppo.update
+
+    def update(batches: Any) -> UpdateStats:
+        weights_given.append([batch.weight for batch in batches])
+        return plain(batches)
+
+    ppo.update = update  # type: ignore[method-assign]
+    results = training.run()
+    joint = [shares for shares in weights_given if len(shares) == 2]
+    alphas = [shares[0] for shares in joint]
     assert len(alphas) == 12 and len(set(alphas[:EVERY])) == 1 and alphas[EVERY] != alphas[0] == 0.8
-    assert results["history"][-1]["alpha"] == alphas[-1]
+    assert all(sum(shares) == 1.0 for shares in weights_given)
+    assert results["history"][-1]["alpha"] == alphas[-1] == heard[-1].row.alpha
+
+
+def failing(training: SERLTrainingLoop, *, at: int) -> SERLTrainingLoop:
+    """The loop whose `at`-th update ruins the weights and ends with a reason."""
+    ppo, agent, asked = training.training.learner.ppo, training.agent, itertools.count(1)
+    plain = ppo.update
+
+    def update(batches: Any) -> UpdateStats:
+        stats = plain(batches)
+        if next(asked) == at:
+            with torch.no_grad():
+                agent.policy.log_std.fill_(torch.nan)
+            raise Diverged("loss is not finite")
+        return stats
+
+    ppo.update = update  # type: ignore[method-assign]
+    return training
 
 
 def test_a_training_that_diverges_stops_with_a_reason_and_the_last_good_weights() -> None:
-    agent = Counting(fail_at=TINY.max_inner_iterations + 2)
-    results = loop(agent=agent).run()
+    training = failing(loop(), at=TINY.max_inner_iterations + 2)
+    results = training.run()
     assert results["stop_reason"] == "diverged in outer iteration 2: loss is not finite"
-    assert results["iterations"] == 1 and torch.isfinite(weights(agent)).all()
+    assert results["iterations"] == 1 and torch.isfinite(weights(training.agent)).all()
     assert results["final_metrics"]["PA"] == results["history"][-1]["PA"]
-    assert loop(agent=Counting(fail_at=1)).run()["history"] == []
+    assert failing(loop(), at=1).run()["history"] == []
+
+
+def test_progress_is_one_line_on_a_terminal_and_nothing_elsewhere(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(TINY, max_outer_iterations=1)
+    loop(config, progress=show_progress).run()
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    loop(config, progress=show_progress).run()
+    shown = capsys.readouterr().err
+    assert shown.count("\n") == 1 and shown.count("\r") == TINY.max_inner_iterations
+    assert "outer iteration 1/1, update 4/4 (joint): static " in shown
 
 
 def test_a_large_tolerance_stops_as_soon_as_the_window_is_full() -> None:
@@ -184,10 +214,9 @@ def test_the_environments_own_reward_is_what_is_learned() -> None:
 
 def test_metrics_are_those_that_stepping_one_by_one_gives() -> None:
     training = loop(replace(TINY, validation_orders=3), task=replace(TASK, side="sell"))
-    static, agent = training.worlds["static"], training.agent
-    pa, _ = static.validate(agent.policy)
+    agent, orders = training.agent, training._validation["static"].orders
+    pa, _ = training.validate("static")
     env, found = StaticEnvironment(DATA, replace(TASK, side="sell")), []
-    orders = static._validation
     for i in range(3):
         symbol, session = divmod(int(orders.row[i]), len(DATA.dates))
         fixed = {
@@ -248,7 +277,7 @@ def after(scores: list[float], **settings: float) -> StopRule:
 
 
 @given(SCORES, st.floats(0.0, 0.99))
-def test_the_average_is_the_seeds_formula_and_stays_within_the_scores(
+def test_the_average_is_the_documented_formula_and_stays_within_the_scores(
     scores: list[float], decay: float
 ) -> None:
     expected = scores[0]

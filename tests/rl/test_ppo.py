@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from se_rl.modules.defaults import Communication, Modules, Network
+from se_rl.rl.advantages import advantages
+from se_rl.rl.batch import Batch
 from se_rl.rl.policy import ActionMap, Neutral, Policy
-from se_rl.rl.ppo import PPO, Batch, PPOSettings
-from se_rl.rl.rollout import Diverged, Rollout, advantages
+from se_rl.rl.ppo import PPO, PPOSettings
+from se_rl.rl.rollout import Diverged, Rollout
 
 
 def rollout(
@@ -205,4 +207,4 @@ def test_a_batch_smaller_than_its_minibatches_is_learned_from() -> None:
     torch.manual_seed(0)
     policy = Policy(Modules(), observation_size=3, actions=1)
     batch = Batch.of(rollout(policy, steps=1, orders=3), torch.randn((1, 3)), policy=policy)
-    assert math.isfinite(PPO(policy, learning_rate=1e-3).update([batch])["policy_loss"])
+    assert math.isfinite(PPO(policy, learning_rate=1e-3).update([batch]).policy_loss)

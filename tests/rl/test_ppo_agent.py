@@ -1,4 +1,4 @@
-"""The agent of the seeds' snippets: its updates start at a ratio of 1, it learns, repeats itself, and refuses in one line."""
+"""The agent of the documented snippets: its updates start at a ratio of 1, it learns, repeats itself, and refuses in one line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rl.toy_worlds import CheapHalf
+from se_rl.rl.advantages import stream_advantages
 from se_rl.rl.policy_file import PolicyFileError
 from se_rl.rl.ppo_agent import PPOAgent, PPOConfig
-from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.rollout import Diverged
+from se_rl.rl.trainer import TrainConfig, Training
 
 STATE = np.zeros(4, np.float32)
 FAST = PPOConfig(actor_lr=5e-3, critic_lr=1e-2, minibatches=2, ppo_epochs=6)
@@ -42,7 +45,7 @@ def bandit(
     return stats
 
 
-def test_the_seeds_snippet_works() -> None:
+def test_the_documented_snippet_works() -> None:
     config = PPOConfig(
         actor_lr=3e-4, critic_lr=1e-3, gamma=0.99, gae_lambda=0.95, clip_epsilon=0.2, ppo_epochs=10
     )
@@ -226,44 +229,53 @@ def test_agents_without_state_or_action_are_refused(state_dim: int, action_dim: 
         PPOAgent(state_dim, action_dim)
 
 
-def played(agent: PPOAgent, *, steps: int = 3, orders: int = 8, seed: int = 0) -> Rollout:
-    """A rollout of the agent's policy on random observations."""
-    g = torch.Generator().manual_seed(seed)
-    seen = torch.randn((steps, orders, agent.state_dim), generator=g)
-    with torch.no_grad():
-        mean, values, _ = agent.policy(seen.flatten(0, 1)[:, None])
-        outputs = mean + torch.randn(mean.shape, generator=g)
-        log_probs = agent.policy.log_prob(mean, outputs)
-    kept = torch.ones(orders, dtype=torch.bool)
-    shape = (steps, orders)
-    return Rollout(
-        seen,
-        outputs.view(*shape, -1),
-        log_probs.view(shape),
-        values.view(shape),
-        torch.zeros((0, *shape)),
-        (),
-        kept,
-    )
+@pytest.mark.parametrize("cut_off", [False, True])
+def test_advantages_over_a_stream_equal_their_definition(cut_off: bool) -> None:
+    g = torch.Generator().manual_seed(0)
+    steps, gamma, lam = 2500, 0.99, 0.95  # longer than one matrix product sums
+    rewards, values = torch.randn(steps, generator=g), torch.randn(steps, generator=g)
+    done = torch.zeros(steps, dtype=torch.bool)
+    done[[0, 3, 40, 41]] = True
+    done[-1] = not cut_off
+    expected, running = torch.empty(steps, dtype=torch.float64), 0.0
+    for t in range(steps - 1, -1, -1):
+        goes_on = 0.0 if done[t] else 1.0
+        following = float(values[min(t + 1, steps - 1)]) * goes_on
+        delta = float(rewards[t]) + gamma * following - float(values[t])
+        running = delta + gamma * lam * goes_on * running
+        expected[t] = running
+    found = stream_advantages(rewards, values, done, gamma=gamma, lam=lam)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_batches_of_whole_episodes_teach_with_their_weights() -> None:
+class Toy(CheapHalf):
+    """A world for an agent of four numbers a state: what `CheapHalf` shows, and nothing."""
+
+    observation_size = 4
+
+    def observe(self) -> np.ndarray:
+        return np.pad(super().observe(), ((0, 0), (0, 1)))
+
+
+def test_the_trainer_trains_the_agent_with_the_weights_of_its_worlds() -> None:
     def learned(share: float) -> torch.Tensor:
         agent = PPOAgent(4, 1, PPOConfig(ppo_epochs=1, minibatches=1))
-        plays = [
-            (played(agent, seed=s), torch.randn((3, 8), generator=torch.Generator().manual_seed(s)))
-            for s in (1, 2)
-        ]
-        stats = agent.learn(plays, weights=(share, 1.0 - share))
-        assert {"loss_0", "loss_1"} <= set(stats) and stats[
-            "kl"
-        ] < 1e-6  # one pass: the ratio was 1 throughout
+        config = TrainConfig(samples=64, anneal=False, initial_alpha=share)
+        worlds = {"static": Toy(4), "dynamic": Toy(8)}
+        [row] = Training(agent.learner(), worlds, config).learn(["joint"])
+        assert set(row.losses) == {"static", "dynamic"}
+        assert row.stats.kl < 1e-6  # one pass: the ratio was 1 throughout
         return weights(agent)
 
     assert not torch.equal(learned(0.9), learned(0.1)) and torch.equal(learned(0.5), learned(0.5))
 
 
 def test_rewards_that_are_not_finite_end_learning_with_a_reason() -> None:
+    class Broken(Toy):
+        def earned(self, traded: np.ndarray) -> np.ndarray:
+            return traded * np.nan
+
     agent = PPOAgent(4, 1, FAST)
+    training = Training(agent.learner(), {"static": Broken()}, TrainConfig(samples=64))
     with pytest.raises(Diverged, match="not finite"):
-        agent.learn([(played(agent), torch.full((3, 8), torch.nan))])
+        training.learn(["static"])

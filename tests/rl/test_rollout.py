@@ -11,8 +11,9 @@ from torch import Tensor
 
 from rl.toy_worlds import CheapHalf
 from se_rl.modules.defaults import Modules
+from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.policy import ActionMap, Neutral, Policy
-from se_rl.rl.rollout import Diverged, Rollout, advantages, collect, without_hindsight
+from se_rl.rl.rollout import Diverged, Rollout, collect
 
 NAMES = (
     "no_order_mid",
@@ -92,7 +93,7 @@ def slopes(estimates: Tensor, noise: Tensor) -> Tensor:
 def test_luck_is_most_of_the_variance_on_a_random_walk() -> None:
     played, noise = walk(4000, seed=0)
     raw = estimates_of(played)
-    calm = without_hindsight(raw, played, discount=1.0)
+    calm = subtract_hindsight_baseline(raw, played, discount=1.0)
     assert calm.var() < raw.var() / 2
     assert slopes(calm, noise).var() < slopes(raw, noise).var() / 2
 
@@ -100,7 +101,10 @@ def test_luck_is_most_of_the_variance_on_a_random_walk() -> None:
 def test_the_gradients_mean_stays() -> None:
     played, noise = walk(40_000, seed=1, edge=5e-4)
     raw = estimates_of(played)
-    one, two = slopes(raw, noise), slopes(without_hindsight(raw, played, discount=1.0), noise)
+    one, two = (
+        slopes(raw, noise),
+        slopes(subtract_hindsight_baseline(raw, played, discount=1.0), noise),
+    )
     error = (two - one).std(dim=1) / played.values.shape[1] ** 0.5
     assert ((two - one).mean(dim=1).abs() < 4.0 * error).all()
     calm_error = two.std(dim=1) / played.values.shape[1] ** 0.5
@@ -121,7 +125,7 @@ def test_worlds_without_the_fields_are_left_as_they_are() -> None:
         played.kept,
     )
     raw = estimates_of(played)
-    assert without_hindsight(raw, fewer, discount=1.0) is raw
+    assert subtract_hindsight_baseline(raw, fewer, discount=1.0) is raw
 
 
 def test_broken_orders_neither_count_nor_change() -> None:
@@ -138,7 +142,7 @@ def test_broken_orders_neither_count_nor_change() -> None:
         NAMES,
         kept,
     )
-    calm = without_hindsight(spoilt, broken, discount=1.0)
+    calm = subtract_hindsight_baseline(spoilt, broken, discount=1.0)
     assert (calm[:, :50] == 1e6).all()
     rest = Rollout(
         played.observations[:, 50:],
@@ -149,14 +153,16 @@ def test_broken_orders_neither_count_nor_change() -> None:
         NAMES,
         played.kept[50:],
     )
-    torch.testing.assert_close(calm[:, 50:], without_hindsight(raw[:, 50:], rest, discount=1.0))
+    torch.testing.assert_close(
+        calm[:, 50:], subtract_hindsight_baseline(raw[:, 50:], rest, discount=1.0)
+    )
 
 
 def test_the_input_is_not_written_to() -> None:
     played, _ = walk(50, seed=3)
     raw = estimates_of(played)
     before = raw.clone()
-    without_hindsight(raw, played, discount=0.9)
+    subtract_hindsight_baseline(raw, played, discount=0.9)
     assert torch.equal(raw, before)
 
 

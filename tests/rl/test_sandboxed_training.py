@@ -22,7 +22,7 @@ from se_rl.rl.training_worlds import (
 from se_rl.scoring.execution import execute
 
 DATA = synthetic_market(SyntheticConfig(symbols=6, sessions=3))
-GROUND = TrainingWorldsConfig(horizon=20, dynamic_horizon=8, bank=32)
+WORLDS = TrainingWorldsConfig(horizon=20, dynamic_horizon=8, bank=32)
 CONFIG = TrainConfig(budget=0.03, samples=256)
 REWARDS = (
     "def reward(step):\n    return step.traded_share * (step.fill_price - step.twap_fill_price)\n",
@@ -70,9 +70,9 @@ def weights(trained: TrainedDesign) -> np.ndarray:
 
 
 def trained(
-    sandbox: SandboxedTrainer, sources: dict[str, str], ground: TrainingWorldsConfig = GROUND
+    sandbox: SandboxedTrainer, sources: dict[str, str], worlds: TrainingWorldsConfig = WORLDS
 ) -> TrainedDesign:
-    return sandbox.train(sources, ground=ground, config=CONFIG, seed=0)
+    return sandbox.train(sources, training_worlds=worlds, config=CONFIG, seed=0)
 
 
 def test_the_room_trains_to_the_bits_of_this_process_and_acts_like_it(
@@ -82,7 +82,7 @@ def test_the_room_trains_to_the_bits_of_this_process_and_acts_like_it(
     locked = trained(sandbox, {})
     arrays = data_arrays(DATA, FeatureScales.fit(DATA))
     data, scales = data_from_arrays(arrays)
-    worlds = make_worlds(Modules(), GROUND, data=data, scales=scales)
+    worlds = make_worlds(Modules(), WORLDS, data=data, scales=scales)
     here = train(Modules(), worlds, CONFIG, seed=0)
     for name, value in here.policy.state_dict().items():
         np.testing.assert_array_equal(locked.weights[WEIGHT + name], value.numpy())
@@ -105,30 +105,30 @@ def test_rewards_and_networks_change_the_policy(sandbox: SandboxedTrainer) -> No
 
 
 def test_a_profile_changes_the_market(sandbox: SandboxedTrainer) -> None:
-    ground = TrainingWorldsConfig(worlds="dynamic", dynamic_horizon=8, bank=32)
-    default, wide = trained(sandbox, {}, ground), trained(sandbox, {"profiling": PROFILE}, ground)
+    worlds = TrainingWorldsConfig(worlds="dynamic", dynamic_horizon=8, bank=32)
+    default, wide = trained(sandbox, {}, worlds), trained(sandbox, {"profiling": PROFILE}, worlds)
     assert default.curve[0]["reward_dynamic"] != wide.curve[0]["reward_dynamic"]
 
 
 def test_a_protocol_changes_the_messages(sandbox: SandboxedTrainer) -> None:
-    ground = TrainingWorldsConfig(
+    worlds = TrainingWorldsConfig(
         worlds="dynamic", dynamic_horizon=8, bank=32, agents=2, takes_price=False
     )
     talking, silent = (
-        trained(sandbox, {}, ground),
-        trained(sandbox, {"communication": SILENCE}, ground),
+        trained(sandbox, {}, worlds),
+        trained(sandbox, {"communication": SILENCE}, worlds),
     )
     speak = f"{WEIGHT}speak.weight"
-    start = trained(sandbox, {"communication": SILENCE}, ground)
+    start = trained(sandbox, {"communication": SILENCE}, worlds)
     np.testing.assert_array_equal(silent.weights[speak], start.weights[speak])
     assert not np.array_equal(talking.weights[speak], silent.weights[speak])
 
 
 def test_imagination_changes_the_data(sandbox: SandboxedTrainer) -> None:
-    ground = TrainingWorldsConfig(worlds="static", horizon=20)
+    worlds = TrainingWorldsConfig(worlds="static", horizon=20)
     real, imagined = (
-        trained(sandbox, {}, ground),
-        trained(sandbox, {"imagination": IMAGINE}, ground),
+        trained(sandbox, {}, worlds),
+        trained(sandbox, {"imagination": IMAGINE}, worlds),
     )
     assert real.curve[0]["reward_static"] != imagined.curve[0]["reward_static"]
     assert not np.array_equal(weights(real), weights(imagined))
@@ -156,7 +156,7 @@ def test_a_design_that_fails_is_data_with_a_reason(
 def test_an_endless_design_ends_at_its_deadline(sandbox: SandboxedTrainer) -> None:
     call = sandbox.start(
         {"reward": "def reward(step):\n    while True:\n        pass\n"},
-        ground=GROUND,
+        training_worlds=WORLDS,
         config=CONFIG,
         seed=0,
         seconds=3.0,

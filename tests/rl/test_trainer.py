@@ -18,7 +18,7 @@ from se_rl.rl.policy import Policy
 from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.rebalance import FLOOR, Balance
 from se_rl.rl.trainer import TrainConfig, Trained, Training, train
-from se_rl.rl.work import _Products, forward_flops, step_work
+from se_rl.rl.work import ProductCounter, forward_flops, step_work
 
 DIRECT = Modules(reward=lambda step: step.reward)
 SMALL = TrainConfig(budget=0.15, samples=2048)
@@ -96,16 +96,16 @@ def test_both_worlds_enter_the_joint_phase_and_the_weights_sum_to_one() -> None:
         ),
         seed=0,
     )
-    phases = [row["phase"] for row in trained.curve]
+    phases = [row.phase for row in trained.curve]
     assert phases == sorted(phases, key=("static", "dynamic", "joint").index) and set(phases) == {
         "static",
         "dynamic",
         "joint",
     }
-    joint = [row for row in trained.curve if row["phase"] == "joint"]
-    assert all({"reward_static", "reward_dynamic"} <= set(row) for row in joint)
-    assert all(row["alpha"] + row["beta"] == 1.0 for row in trained.curve)
-    assert len(joint) > 10 and joint[-1]["alpha"] != 0.5
+    joint = [row for row in trained.curve if row.phase == "joint"]
+    assert all(set(row.rewards) == {"static", "dynamic"} for row in joint)
+    assert all(row.alpha + row.beta == 1.0 for row in trained.curve)
+    assert len(joint) > 10 and joint[-1].alpha != 0.5
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), max_size=60))
@@ -167,7 +167,7 @@ def test_a_network_that_is_too_large_is_refused() -> None:
             self.feature_dim, self.layer = 512, nn.Linear(obs_dim, 200_000)
 
     with pytest.raises(RuntimeError, match="parameters"):
-        Training(Modules(network=Huge), {"static": CheapHalf()}, SMALL)
+        Training.of_design(Modules(network=Huge), {"static": CheapHalf()}, SMALL)
 
 
 def test_unknown_worlds_are_refused() -> None:
@@ -218,7 +218,7 @@ def test_recurrent_layers_are_counted() -> None:
 def test_products_are_counted_as_torch_counts_them(name: str) -> None:
     policy = Policy(load_design({"network": NETWORKS[name]}), observation_size=32, actions=2)
     window = torch.zeros((2, policy.history, 32))
-    with torch.no_grad(), _Products() as ours:
+    with torch.no_grad(), ProductCounter() as ours:
         policy(window)
     with torch.no_grad(), FlopCounterMode(display=False) as theirs:
         policy(window)

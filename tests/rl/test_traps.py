@@ -49,7 +49,7 @@ def fair() -> MarketData:
 
 
 def table_of(data: MarketData) -> Observation:
-    """The honest observations."""
+    """The observations as they are."""
     return StaticWorld(data, horizon=HORIZON, dates=data.dates[:TRAIN_DAYS]).table
 
 
@@ -124,22 +124,24 @@ def test_one_sided_drift_gives_no_edge(fair: MarketData) -> None:
 
 @pytest.mark.parametrize("name", ["static", "dynamic"])
 def test_training_changes_every_weight(fair: MarketData, name: str) -> None:
-    ground: World = (
+    training_world: World = (
         world(fair, table_of(fair)) if name == "static" else DynamicWorld(horizon=10, bank=64)
     )
-    training = Training(Modules(), {name: ground}, TrainConfig(budget=0.03, samples=640))
-    before = [p.detach().clone() for p in training.policy.parameters()]
+    training = Training.of_design(
+        Modules(), {name: training_world}, TrainConfig(budget=0.03, samples=640)
+    )
+    before = [p.detach().clone() for p in training.learner.policy.parameters()]
     assert training.run().reason is None
-    for old, new in zip(before, training.policy.parameters(), strict=True):
+    for old, new in zip(before, training.learner.policy.parameters(), strict=True):
         assert not torch.equal(old, new)
 
 
 def test_noise_that_is_gone_ends_the_training_with_a_reason(fair: MarketData) -> None:
-    training = Training(
+    training = Training.of_design(
         Modules(), {"static": world(fair, table_of(fair))}, replace(CONFIG, samples=1200)
     )
     with torch.no_grad():
-        training.policy.log_std.fill_(-9.0)
+        training.learner.policy.log_std.fill_(-9.0)
     reason = training.run().reason
     assert reason is not None and "collapsed to a single action" in reason
 

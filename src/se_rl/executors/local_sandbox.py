@@ -52,7 +52,7 @@ class LocalSandbox:
         return self.with_retries(
             lambda: self.trainer.start(
                 task.sources,
-                ground=task.training_worlds,
+                training_worlds=task.training_worlds,
                 config=task.config,
                 seed=task.seed,
                 neutral=task.neutral,

@@ -17,7 +17,10 @@ MAX_OFFSET_TICKS = 20.0
 
 @dataclass(frozen=True)
 class Neutral:
-    """The schedule that an output of 0 means: a multiple of the TWAP slice of what is left, and the limit's offset in ticks."""
+    """The schedule that an output of 0 means.
+
+    A multiple of the TWAP slice of what is left, and the limit's offset in ticks.
+    """
 
     multiple: float = 1.0
     offset: float = 0.0
@@ -25,10 +28,11 @@ class Neutral:
 
 @dataclass(frozen=True)
 class ActionMap:
-    """Policy outputs -> actions. An output of 0 is the neutral schedule, whatever the network: a collapse is harmless.
+    """Policy outputs -> actions.
 
-    The first output moves the ratio in log-odds, so that every ratio in (0, 1) can be reached and small ones finely; the
-    second moves the limit's distance from the touch, one unit being `price_scale` ticks.
+    An output of 0 is the neutral schedule, whatever the network: a collapse is harmless. The first
+    output moves the ratio in log-odds, so that every ratio in (0, 1) can be reached and small ones
+    finely; the second moves the limit's distance from the touch, by `price_scale` ticks a unit.
     """
 
     zero: float = 1.0
@@ -37,20 +41,24 @@ class ActionMap:
 
     def ratio(self, output: Tensor, *, steps_left: int, neutral: Neutral) -> Tensor:
         """Share of the remaining inventory; the last step always trades all of it."""
-        slice_ = neutral.multiple * self.zero / steps_left
-        if steps_left <= 1 or slice_ >= 1.0:
+        neutral_ratio = neutral.multiple * self.zero / steps_left
+        if steps_left <= 1 or neutral_ratio >= 1.0:
             return torch.ones_like(output)
-        return torch.sigmoid(output * self.scale + math.log(slice_ / (1.0 - slice_)))
+        # log-odds of the ratio = scale * output + log-odds of the neutral ratio
+        log_odds = math.log(neutral_ratio / (1.0 - neutral_ratio))
+        return torch.sigmoid(output * self.scale + log_odds)
 
     def offset(self, output: Tensor, *, neutral: Neutral) -> Tensor:
         """The limit's distance from the own-side touch in ticks, positive on the passive side."""
-        return (neutral.offset + self.price_scale * output).clamp(
-            -MAX_OFFSET_TICKS, MAX_OFFSET_TICKS
-        )
+        ticks = neutral.offset + self.price_scale * output
+        return ticks.clamp(-MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
 
 
 class Policy(nn.Module):
-    """Features of the design's network -> mean output, value and (with several agents) a message to the others."""
+    """The design's network with the framework's heads.
+
+    Its features give the mean outputs, a value and, with several agents, a message to the others.
+    """
 
     def __init__(
         self,
@@ -62,11 +70,11 @@ class Policy(nn.Module):
         message_size: int = 0,
     ) -> None:
         super().__init__()
-        self.history, self.actions, self.agents = int(modules.constant("history")), actions, agents
-        self.observation_size, self.message_size = (
-            observation_size,
-            message_size if agents > 1 else 0,
-        )
+        self.history = int(modules.constant("history"))
+        self.actions = actions
+        self.agents = agents
+        self.observation_size = observation_size
+        self.message_size = message_size if agents > 1 else 0
         self.network = modules.network(observation_size + self.message_size, self.history)
         width = int(self.network.feature_dim)  # type: ignore[arg-type]
         self.heads = nn.Linear(width, actions + 1)
@@ -74,12 +82,21 @@ class Policy(nn.Module):
             self.heads.weight.mul_(0.01)
             self.heads.weight[actions].zero_()
             self.heads.bias.zero_()
-        self.log_std = nn.Parameter(
-            torch.full((actions,), math.log(modules.constant("exploration")))
-        )
+        log_std = math.log(modules.constant("exploration"))
+        self.log_std = nn.Parameter(torch.full((actions,), log_std))
         if self.message_size:
             self.speak = nn.Linear(width, self.message_size)
             self.communication = modules.communication(agents, self.message_size)
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """The sizes that a policy of the same design needs to have the same weights."""
+        return {
+            "observation_size": self.observation_size,
+            "actions": self.actions,
+            "agents": self.agents,
+            "message_size": self.message_size,
+        }
 
     def forward(self, window: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[B, history, obs] -> mean outputs [B, actions], values [B], features [B, width]."""
@@ -88,7 +105,7 @@ class Policy(nn.Module):
         return out[:, : self.actions], out[:, self.actions], features
 
     def inbox(self, features: Tensor) -> Tensor:
-        """What each agent reads in the next step of what all said in this one: [B, message_size], books of neighbours."""
+        """What each agent reads next of what all said now [B, message_size], books of neighbours."""
         said = torch.tanh(self.speak(features)).view(-1, self.agents, self.message_size)
         return self.communication(said).clamp(-1.0, 1.0).reshape(-1, self.message_size)
 
@@ -96,17 +113,20 @@ class Policy(nn.Module):
         """Log density of outputs [B, a] for the first `a` of the policy's actions."""
         used = outputs.shape[-1]
         log_std = self.log_std[:used]
+        # log N(x; m, s) = -z^2 / 2 - log s - log(2 pi) / 2 with z = (x - m) / s
         z = (outputs - mean[..., :used]) * torch.exp(-log_std)
         return (-0.5 * z * z - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
 class PolicyRunner:
-    """A policy in use, without noise: keeps the window of observations and the inboxes of a batch of orders."""
+    """A policy in use, without noise: keeps a batch's window of observations and its inboxes."""
 
     def __init__(
         self, policy: Policy, action_map: ActionMap, *, neutral: Neutral | None = None
     ) -> None:
-        self.policy, self.action_map, self.neutral = policy, action_map, neutral or Neutral()
+        self.policy = policy
+        self.action_map = action_map
+        self.neutral = neutral or Neutral()
         self._window: Window | None = None
 
     def start(self, n: int, horizon: int) -> None:
@@ -134,7 +154,10 @@ class PolicyRunner:
 
 
 class Window:
-    """The last observations of a batch, the inbox beside each, newest last; before the first there are zeros."""
+    """The last observations of a batch, the inbox beside each, newest last.
+
+    Before the first observation there are zeros.
+    """
 
     def __init__(self, policy: Policy, n: int, device: torch.device) -> None:
         self._policy = policy

@@ -1,7 +1,7 @@
-"""Policies on disk: weights as safetensors, everything else as JSON in the same file's header. Never pickle.
+"""Policies on disk: weights as safetensors, everything else as JSON in the file's header. No pickle.
 
-A file is written beside its place, synced and renamed, so that no reader ever sees half of it; its own hash stands in the
-header, so that a damaged file is refused and named.
+A file is written beside its place, synced and renamed, so that no reader ever sees half of it; its
+own hash stands in the header, so that a damaged file is refused and named.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from se_rl.rl.trainer import Trained
 
 FORMAT = 1
 _HASH = re.compile(rb'"sha256":"[0-9a-f]{64}"')
-"""The hash's place: facts are text inside JSON, where such quotes would be escaped, so the first match is the header's."""
+"""The hash's place.
+
+Facts are text inside JSON, where such quotes would be escaped: the first match is the header's.
+"""
+
+Facts = dict[str, Any]
+"""What a file says about its policy, as JSON."""
 
 
 class PolicyFileError(ConfigError):
@@ -35,11 +41,10 @@ class PolicyFileError(ConfigError):
 
 def save_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
     """Write a module's weights and the facts that must agree when they are read again."""
-    _write(
-        path,
-        {name: v.detach().cpu().contiguous().clone() for name, v in module.state_dict().items()},
-        facts,
-    )
+    weights = {}
+    for name, value in module.state_dict().items():
+        weights[name] = value.detach().cpu().contiguous().clone()
+    _write(path, weights, facts)
 
 
 def _write(path: Path, weights: dict[str, Tensor], facts: Mapping[str, Any]) -> None:
@@ -51,7 +56,8 @@ def _write(path: Path, weights: dict[str, Tensor], facts: Mapping[str, Any]) -> 
         "sha256": "0" * 64,
     }
     content = _ordered(save(weights, metadata=header))
-    write_bytes(path, _HASH.sub(f'"sha256":"{digest(content)}"'.encode(), content, count=1))
+    named = f'"sha256":"{digest(content)}"'.encode()
+    write_bytes(path, _HASH.sub(named, content, count=1))
 
 
 def _ordered(content: bytes) -> bytes:
@@ -62,7 +68,7 @@ def _ordered(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[end:]
 
 
-def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_weights(path: Path) -> tuple[dict[str, Tensor], Facts]:
     """Weights and facts of a file, refused unless it is whole to the last byte."""
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -74,16 +80,8 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"policy {path} cannot be read: {error.strerror or error}; give a saved policy"
         ) from None
     try:
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-        if int(header["format"]) > FORMAT:
-            raise PolicyFileError(
-                f"policy {path} has format {header['format']!r}, newer than {FORMAT}; update se-rl"
-            )
-        if header["sha256"] != digest(content):
-            raise PolicyFileError(
-                f"policy {path} is damaged: its content does not match its hash; train it again"
-            )
-        return load(content), json.loads(header["facts"])
+        _check_header(path, content)
+        return load(content), json.loads(_header(content)["facts"])
     except PolicyFileError:
         raise
     except (SafetensorError, KeyError, ValueError, TypeError, RecursionError):
@@ -92,78 +90,104 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         ) from None
 
 
+def _header(content: bytes) -> dict[str, str]:
+    """Our part of a file's header."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end])["__metadata__"]
+
+
+def _check_header(path: Path, content: bytes) -> None:
+    """Refuse files of newer formats, and files that are not what their hash says."""
+    header = _header(content)
+    if int(header["format"]) > FORMAT:
+        raise PolicyFileError(
+            f"policy {path} has format {header['format']!r}, newer than {FORMAT}; update se-rl"
+        )
+    if header["sha256"] != digest(content):
+        raise PolicyFileError(
+            f"policy {path} is damaged: its content does not match its hash; train it again"
+        )
+
+
 def load_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> None:
     """Put a file's weights into a module made for the same facts."""
     weights, known = read_weights(path)
     for name, value in facts.items():
         if known.get(name) != value:
             raise PolicyFileError(
-                f"policy {path} was made for {name} {known.get(name)}, not {value}; make the agent alike"
+                f"policy {path} was made for {name} {known.get(name)}, not {value}; "
+                "make the agent alike"
             )
+    own = module.state_dict()
+    if _shapes(own) != _shapes(weights):
+        raise PolicyFileError(
+            f"policy {path} has other weights than this network; load it into the design it is of"
+        )
     with torch.no_grad():
-        own = module.state_dict()
-        if {n: tuple(v.shape) for n, v in own.items()} != {
-            n: tuple(v.shape) for n, v in weights.items()
-        }:
-            raise PolicyFileError(
-                f"policy {path} has other weights than this network; load it into the design it is of"
-            )
         for name, value in weights.items():
             own[name].copy_(value)
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in weights.items()}
 
 
 def save_policy(
     path: Path, trained: Trained, *, design: Mapping[str, str], facts: Mapping[str, Any]
 ) -> None:
-    """Write a trained policy with the design it belongs to (sources by module) and what else its reader should know."""
-    policy, neutral = (
-        trained.policy,
-        {name: asdict(value) for name, value in trained.neutral.items()},
-    )
-    shape = {
-        name: getattr(policy, name)
-        for name in ("observation_size", "actions", "agents", "message_size")
-    }
+    """Write a trained policy with the design it belongs to (sources by module) and other facts."""
     about = {
-        "shape": shape,
+        "shape": trained.policy.shape,
         "action_map": asdict(trained.action_map),
-        "neutral": neutral,
+        "neutral": {name: asdict(value) for name, value in trained.neutral.items()},
         "design": dict(design),
+        "seed": trained.seed,
+        "work": trained.work,
     }
-    save_weights(path, policy, {**facts, **about, "seed": trained.seed, "work": trained.work})
+    save_weights(path, trained.policy, {**facts, **about})
 
 
 def save_locked(path: Path, trained: TrainedDesign, facts: Mapping[str, Any]) -> None:
-    """Write a policy that was trained behind the lock, as the same file; `facts` hold its seed and neutral schedules."""
-    weights = {
-        name.removeprefix(WEIGHT): torch.from_numpy(v.copy())
-        for name, v in (trained.weights or {}).items()
-    }
+    """Write a policy that was trained behind the lock, as the same kind of file.
+
+    `facts` hold its seed and neutral schedules.
+    """
+    weights = {}
+    for name, value in (trained.weights or {}).items():
+        weights[name.removeprefix(WEIGHT)] = torch.from_numpy(value.copy())
     about = {
         "shape": trained.shape,
         "action_map": trained.action_map,
         "design": dict(trained.sources),
+        "work": trained.work,
     }
-    _write(path, weights, {**facts, **about, "work": trained.work})
+    _write(path, weights, {**facts, **about})
 
 
-def load_policy(path: Path, modules: Modules) -> tuple[Trained, dict[str, Any]]:
+def load_policy(path: Path, modules: Modules) -> tuple[Trained, Facts]:
     """A saved policy, and its facts; `modules` are the live modules of its design."""
     facts = read_weights(path)[1]
     missing = {"shape", "action_map", "neutral", "work", "seed"} - set(facts)
     if missing:
         raise PolicyFileError(
-            f"policy {path} is no trained policy: it lacks {min(missing)}; load it where it was saved"
+            f"policy {path} is no trained policy: it lacks {min(missing)}; "
+            "load it where it was saved"
         )
     policy = Policy(modules, **facts["shape"])
     load_weights(path, policy, {"shape": facts["shape"]})
-    neutral = {name: Neutral(**value) for name, value in facts["neutral"].items()}
     trained = Trained(
-        policy, ActionMap(**facts["action_map"]), neutral, (), facts["work"], None, facts["seed"]
+        policy=policy,
+        action_map=ActionMap(**facts["action_map"]),
+        neutral={name: Neutral(**value) for name, value in facts["neutral"].items()},
+        curve=(),
+        work=facts["work"],
+        reason=None,
+        seed=facts["seed"],
     )
     return trained, facts
 
 
 def digest(content: bytes) -> str:
     """SHA-256 over every byte of a file, its own hash in the header taken as zeros."""
-    return hashlib.sha256(_HASH.sub(b'"sha256":"' + b"0" * 64 + b'"', content, count=1)).hexdigest()
+    blank = b'"sha256":"' + b"0" * 64 + b'"'
+    return hashlib.sha256(_HASH.sub(blank, content, count=1)).hexdigest()

@@ -1,4 +1,4 @@
-"""PPO: the clipped surrogate on batches of one or several worlds, every world's minibatch in the same optimiser step."""
+"""PPO: the clipped surrogate on batches of one or several worlds, all in the same optimiser steps."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from se_rl.config import option, settings
+from se_rl.rl.batch import Batch
 from se_rl.rl.fused import FusedPolicy
 from se_rl.rl.policy import Policy
-from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.rollout import Diverged
 
 MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
 """How slowly Adam's means of the gradient and of its square forget."""
+ADAM_EPSILON = 1e-5
+"""Added to Adam's denominator."""
+LEAST_RATE = 0.1
+"""The share of the learning rate that annealing leaves at the end."""
 
 
 @settings
@@ -34,72 +39,37 @@ class PPOSettings:
     gradient_norm: float = option(1.0, "longest gradient; longer ones are scaled down")
 
 
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """The samples of one world's rollout, ready for shuffling, and the weight of that world's loss.
+@dataclass(frozen=True)
+class UpdateStats:
+    """What one update did: means over the batches in its last epoch, and each batch's loss."""
 
-    A sample is one step of one order, flat: step * orders + order. `observations` has the zeros before the first step in
-    front; `columns` holds each sample's outputs, log-prob, value, advantage and return, so that one gather fetches all.
-    """
+    policy_loss: float
+    value_loss: float
+    kl: float
+    clipped: float
+    losses: tuple[float, ...]
+    entropy: float
+    steps: float
 
-    observations: Tensor
-    columns: Tensor
-    orders: int
-    history: int
-    agents: int
-    weight: float = 1.0
-
-    @classmethod
-    def of(
-        cls, rollout: Rollout, advantages: Tensor, *, policy: Policy, weight: float = 1.0
-    ) -> Batch:
-        """Keep the orders whose market did not break; advantages are centred and scaled over the batch."""
-        kept = rollout.kept.view(-1, policy.agents).all(1).repeat_interleave(policy.agents)
-        if not bool(kept.any()):
-            raise Diverged("every market of a batch broke")
-        part = (lambda x: x) if bool(kept.all()) else (lambda x: x[:, kept])
-        taken, values, observations = (
-            part(advantages),
-            part(rollout.values),
-            part(rollout.observations),
-        )
-        scaled = (taken - taken.mean()) / (taken.std() + 1e-8)
-        rest = torch.stack([part(rollout.log_probs), values, scaled, taken + values], dim=2)
-        past = observations.new_zeros((policy.history - 1, *observations[0].shape))
-        padded = torch.cat([past, observations]) if policy.history > 1 else observations
-        columns = torch.cat([part(rollout.outputs), rest], dim=2)
-        return cls(
-            padded.flatten(0, 1),
-            columns.flatten(0, 1),
-            values.shape[1],
-            policy.history,
-            policy.agents,
-            weight,
-        )
-
-    @property
-    def units(self) -> int:
-        """What is shuffled: single steps of single books."""
-        return len(self.columns) // self.agents
-
-    def samples(self, units: Tensor) -> Tensor:
-        """The samples of these units; a book's agents stay neighbours."""
-        if self.agents == 1:
-            return units
-        return (
-            units[:, None] * self.agents + torch.arange(self.agents, device=units.device)
-        ).flatten()
-
-    def windows(self, samples: Tensor) -> Tensor:
-        """The observations [sample, history, size] that led to these steps."""
-        if self.history == 1:
-            return self.observations.index_select(0, samples).unsqueeze(1)
-        reach = samples[:, None] + torch.arange(self.history, device=samples.device) * self.orders
-        return self.observations[reach]
+    def as_dict(self) -> dict[str, float]:
+        """The numbers by name; `loss_0`, `loss_1`, ... are those of the batches."""
+        numbers = {
+            "policy_loss": self.policy_loss,
+            "value_loss": self.value_loss,
+            "kl": self.kl,
+            "clipped": self.clipped,
+        }
+        for i, loss in enumerate(self.losses):
+            numbers[f"loss_{i}"] = loss
+        return {**numbers, "entropy": self.entropy, "steps": self.steps}
 
 
 class PPO:
-    """The learner of one policy. Parameters and gradients are views of two flat tensors, so that a step is a few calls."""
+    """The learner of one policy.
+
+    Parameters and gradients are views of two flat tensors, so that a step is a few calls. `groups`
+    gives learning rates of their own to some parameters.
+    """
 
     def __init__(
         self,
@@ -112,69 +82,77 @@ class PPO:
         generator: torch.Generator | None = None,
         groups: Sequence[tuple[float, Sequence[nn.Parameter]]] | None = None,
     ) -> None:
-        self.policy, self.settings = policy, settings or PPOSettings()
-        self.epochs, self.entropy_bonus = epochs, entropy_bonus
+        self.policy = policy
+        self.settings = settings or PPOSettings()
+        self.epochs = epochs
+        self.entropy_bonus = entropy_bonus
         self._generator = generator or torch.Generator().manual_seed(0)
-        self._rates, parameters = zip(
-            *(groups or [(learning_rate, list(policy.parameters()))]), strict=True
-        )
-        self._flat = [flatten(some) for some in parameters]
-        self._moments = [(torch.zeros_like(flat), torch.zeros_like(flat)) for flat in self._flat]
-        self._left, self._steps = 1.0, 0
+        self._groups = [
+            _ParameterGroup(rate, parameters)
+            for rate, parameters in groups or [(learning_rate, list(policy.parameters()))]
+        ]
+        self._rate_left = 1.0
+        self._steps = 0
         self._fused = FusedPolicy.of(policy)
 
     def anneal(self, left: float) -> None:
         """Scale the learning rates by what is left of the training, a tenth at least."""
-        self._left = max(left, 0.1)
+        self._rate_left = max(left, LEAST_RATE)
 
-    def update(self, batches: Sequence[Batch]) -> dict[str, float]:
-        """Epochs of minibatch steps on the weighted sum of the worlds' losses; stops when the policy has moved enough."""
+    def update(self, batches: Sequence[Batch]) -> UpdateStats:
+        """Epochs of minibatch steps on the weighted sum of the worlds' losses.
+
+        Stops early when the policy has moved enough.
+        """
         totals = torch.zeros((len(batches), 4))
         steps = 0
         for epoch in range(self.epochs):
-            seen = torch.zeros((len(batches), 4), device=self.policy.log_std.device)
-            shuffled = [self._shuffle(batch) for batch in batches]
-            for pieces in zip(*shuffled, strict=True):
-                for flat in self._flat:
-                    _gradient(flat).zero_()
-                for i, (batch, units) in enumerate(zip(batches, pieces, strict=True)):
-                    seen[i] += self._backward(batch, units)
-                self._step()
-                steps += 1
-            totals = seen.cpu() / self.settings.minibatches
+            totals = self._epoch(batches)
+            steps += self.settings.minibatches
             if not torch.isfinite(totals).all():
                 raise Diverged(f"loss is not finite in epoch {epoch + 1}")
             if float(totals[:, 2].max()) > self.settings.kl_stop:
                 break
-        if not all(bool(torch.isfinite(flat).all()) for flat in self._flat):
+        if not all(bool(torch.isfinite(group.flat).all()) for group in self._groups):
             raise Diverged("weights are not finite after an update")
-        mean = totals.mean(0).tolist()
-        losses = {
-            f"loss_{i}": float(row[0] + self.settings.value_weight * row[1])
-            for i, row in enumerate(totals)
-        }
-        names = ("policy_loss", "value_loss", "kl", "clipped")
-        return {
-            **dict(zip(names, mean, strict=True)),
-            **losses,
-            "entropy": self.entropy(),
-            "steps": float(steps),
-        }
+        policy_loss, value_loss, kl, clipped = totals.mean(0).tolist()
+        losses = totals[:, 0] + self.settings.value_weight * totals[:, 1]
+        return UpdateStats(
+            policy_loss=policy_loss,
+            value_loss=value_loss,
+            kl=kl,
+            clipped=clipped,
+            losses=tuple(losses.tolist()),
+            entropy=self.entropy(),
+            steps=float(steps),
+        )
 
     def entropy(self) -> float:
         """Of the policy's noise, in nats."""
+        # a Gaussian has log sigma + log(2 pi e) / 2
         return float((self.policy.log_std.detach() + 0.5 * math.log(2 * math.pi * math.e)).sum())
 
+    def _epoch(self, batches: Sequence[Batch]) -> Tensor:
+        """One pass over all batches; the loss's terms of each [batch, term], means over the pass."""
+        seen = torch.zeros((len(batches), 4), device=self.policy.log_std.device)
+        shuffled = [self._shuffle(batch) for batch in batches]
+        for pieces in zip(*shuffled, strict=True):
+            for group in self._groups:
+                group.gradient.zero_()
+            for i, (batch, units) in enumerate(zip(batches, pieces, strict=True)):
+                seen[i] += self._backward(batch, units)
+            self._step()
+        return seen.cpu() / self.settings.minibatches
+
     def _shuffle(self, batch: Batch) -> list[Tensor]:
-        """The batch's units in random order, cut into minibatches; too few for that are gone through more than once."""
-        order = torch.randperm(batch.units, generator=self._generator).to(
-            self.policy.log_std.device
-        )
+        """The batch's units in random order, cut into minibatches; too few are used repeatedly."""
+        drawn = torch.randperm(batch.units, generator=self._generator)
+        order = drawn.to(self.policy.log_std.device)
         parts = self.settings.minibatches
         return list(order.repeat(-(-parts // len(order))).tensor_split(parts))
 
     def _backward(self, batch: Batch, units: Tensor) -> Tensor:
-        """Add the gradient of one minibatch's weighted loss; the loss's terms as means over its rows."""
+        """Add the gradient of one minibatch's weighted loss; the loss's terms as means over rows."""
         samples = batch.samples(units)
         rows = batch.columns.index_select(0, samples)
         if self._fused is not None:
@@ -186,18 +164,30 @@ class PPO:
                 weight=batch.weight,
             )
         used = rows.shape[1] - 4
-        outputs, (old, values, advantage, target) = rows[:, :used], rows[:, used:].unbind(1)
+        outputs = rows[:, :used]
+        old_log_prob, old_value, advantage, target = rows[:, used:].unbind(1)
         mean, value, _ = self.policy(self._with_inbox(batch, samples))
-        log_prob = self.policy.log_prob(mean, outputs)
-        terms = surrogate(log_prob, value, old, values, advantage, target, settings=self.settings)
+        terms = surrogate(
+            self.policy.log_prob(mean, outputs),
+            value,
+            old_log_prob,
+            old_value,
+            advantage,
+            target,
+            settings=self.settings,
+        )
+        # L = L_policy + c_value * L_value - c_entropy * H
         entropy = self.policy.log_std[:used].sum()
         loss = terms[0] + self.settings.value_weight * terms[1] - self.entropy_bonus * entropy
         (batch.weight * loss).backward()
         return torch.stack([term.detach() for term in terms])
 
     def _with_inbox(self, batch: Batch, samples: Tensor) -> Tensor:
-        """The windows, with the newest inbox spoken again by the present weights: so messages are learned end to end."""
-        windows = batch.windows(samples)
+        """The windows, their newest inbox spoken again by the present weights.
+
+        So messages are learned end to end.
+        """
+        windows = batch.windows(samples)  # [sample, history, observation + message]
         if not self.policy.message_size:
             return windows
         _, _, features = self.policy(batch.windows((samples - batch.orders).clamp(min=0)))
@@ -207,20 +197,40 @@ class PPO:
 
     @torch.no_grad()
     def _step(self) -> None:
-        """One step of Adam along the gradient, cut to its longest length; on flat tensors it is three lines."""
-        gradients = [_gradient(flat) for flat in self._flat]
-        norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
+        """One step of Adam along the gradient, cut to its longest length."""
+        norm = torch.stack([group.gradient.norm() for group in self._groups]).norm()
         factor = (self.settings.gradient_norm / (norm + 1e-6)).clamp(max=1.0)
         self._steps += 1
-        first, second = 1.0 - MEAN_DECAY**self._steps, math.sqrt(1.0 - SQUARE_DECAY**self._steps)
-        for flat, gradient, rate, (mean, square) in zip(
-            self._flat, gradients, self._rates, self._moments, strict=True
-        ):
-            mean.lerp_(gradient.mul_(factor), 1.0 - MEAN_DECAY)
-            square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1.0 - SQUARE_DECAY)
-            flat.addcdiv_(
-                mean, square.sqrt().div_(second).add_(1e-5), value=-self._left * rate / first
-            )
+        for group in self._groups:
+            group.step(factor, count=self._steps, rate_left=self._rate_left)
+
+
+class _ParameterGroup:
+    """Parameters with one learning rate as a flat tensor, its gradient, and Adam's moments."""
+
+    def __init__(self, rate: float, parameters: Sequence[nn.Parameter]) -> None:
+        self.rate = rate
+        self.flat = flatten(parameters)
+        self._mean = torch.zeros_like(self.flat)
+        self._square = torch.zeros_like(self.flat)
+
+    @property
+    def gradient(self) -> Tensor:
+        """The flat gradient, which every parameter's `.grad` is a view of."""
+        assert self.flat.grad is not None  # made by flatten
+        return self.flat.grad
+
+    def step(self, factor: Tensor, *, count: int, rate_left: float) -> None:
+        """Adam's `count`-th step along `factor` times the gradient."""
+        gradient = self.gradient.mul_(factor)
+        first = 1.0 - MEAN_DECAY**count
+        second = math.sqrt(1.0 - SQUARE_DECAY**count)
+        # m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
+        self._mean.lerp_(gradient, 1.0 - MEAN_DECAY)
+        self._square.mul_(SQUARE_DECAY).addcmul_(gradient, gradient, value=1.0 - SQUARE_DECAY)
+        # w = w - rate * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
+        denominator = self._square.sqrt().div_(second).add_(ADAM_EPSILON)
+        self.flat.addcdiv_(self._mean, denominator, value=-rate_left * self.rate / first)
 
 
 def surrogate(
@@ -233,26 +243,25 @@ def surrogate(
     *,
     settings: PPOSettings,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Means over the rows of PPO's clipped policy loss, clipped value loss, KL estimate and share of clipped rows."""
+    """Means over the rows: clipped policy loss, clipped value loss, KL estimate, clipped share."""
     shift = log_prob - old_log_prob
     ratio = torch.exp(shift)
     low, high = 1.0 - settings.clip, 1.0 + settings.clip
+    # L_policy = -min(ratio * A, clip(ratio, 1 - eps, 1 + eps) * A)
     policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage).mean()
+    # L_value = max((V - R)^2, (V_clipped - R)^2) / 2
     squared = (value - target).square()
     if settings.value_clip > 0:
         near = old_value + (value - old_value).clamp(-settings.value_clip, settings.value_clip)
         squared = torch.maximum(squared, (near - target).square())
+    # KL = ratio - 1 - log ratio, which is never negative
     kl = (ratio - 1.0 - shift).mean()
-    return (
-        policy_loss,
-        0.5 * squared.mean(),
-        kl,
-        ((ratio - 1.0).abs() > settings.clip).to(value.dtype).mean(),
-    )
+    clipped = ((ratio - 1.0).abs() > settings.clip).to(value.dtype).mean()
+    return policy_loss, 0.5 * squared.mean(), kl, clipped
 
 
 def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
-    """Make parameters and their gradients views of one flat tensor and of its gradient; returns it."""
+    """Make parameters and gradients views of one flat tensor and of its gradient; returns it."""
     flat = torch.cat([p.detach().reshape(-1) for p in parameters])
     gradient = torch.zeros_like(flat)
     at = 0
@@ -263,8 +272,3 @@ def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:
     flat.requires_grad_(True)
     flat.grad = gradient
     return flat
-
-
-def _gradient(flat: Tensor) -> Tensor:
-    assert flat.grad is not None  # made by flatten
-    return flat.grad

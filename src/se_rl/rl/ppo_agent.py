@@ -1,10 +1,14 @@
-"""`PPOAgent`: one agent, one transition at a time, for loops of one's own; the same policy and update as the trainer's."""
+"""`PPOAgent`: one agent, one transition at a time, for loops of your own.
+
+Its policy, advantages and update are the trainer's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +16,12 @@ import torch
 from torch import Tensor, nn
 
 from se_rl.modules.defaults import Modules, Network
-from se_rl.rl.policy import Policy
-from se_rl.rl.ppo import PPO, Batch, PPOSettings
-from se_rl.rl.rollout import Rollout, advantages
+from se_rl.rl.advantages import stream_advantages
+from se_rl.rl.batch import Batch
+from se_rl.rl.learner import WORLD_NAMES, Learner
+from se_rl.rl.policy import ActionMap, Neutral, Policy
+from se_rl.rl.ppo import PPO, PPOSettings
+from se_rl.rl.rollout import Rollout
 
 EDGE = 1e-6
 """Actions are kept this far inside (0, 1), where their log-odds are finite."""
@@ -48,28 +55,43 @@ class PPOConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a whole number, 1 or more")
 
 
-class PPOAgent:
-    """Actions in [0, 1] by a Gaussian on their log-odds; actor and critic have networks and learning rates of their own.
+@dataclass(frozen=True)
+class _Transition:
+    """One stored step."""
 
-    `select_action`, `store_transition`, and after one or more episodes `update`.
+    state: Tensor
+    action: Tensor
+    reward: float
+    done: bool
+
+
+class PPOAgent:
+    """Actions in [0, 1] by a Gaussian on their log-odds.
+
+    Actor and critic have networks and learning rates of their own. Call `select_action` and
+    `store_transition`, and `update` after one or more episodes.
     """
 
     def __init__(self, state_dim: int, action_dim: int, config: PPOConfig | None = None) -> None:
         if state_dim < 1 or action_dim < 1:
             raise ValueError(
-                f"state_dim {state_dim} or action_dim {action_dim} is too small; use 1 or more of both"
+                f"state_dim {state_dim} or action_dim {action_dim} is too small; "
+                "use 1 or more of both"
             )
-        self.state_dim, self.action_dim, self.config = state_dim, action_dim, config or PPOConfig()
+        self.state_dim = state_dim
+        self.action_dim = action_dim
+        self.config = config or PPOConfig()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.config.seed)
-            self.policy = _TwoNetworks(state_dim, action_dim, exploration=self.config.exploration)
+            self.policy = _ActorCritic(state_dim, action_dim, exploration=self.config.exploration)
         self._generator = torch.Generator().manual_seed(self.config.seed)
-        self._learner = PPO(
+        self._ppo = PPO(
             self.policy,
             learning_rate=self.config.actor_lr,
             epochs=self.config.ppo_epochs,
             entropy_bonus=self.config.entropy_bonus,
-            settings=PPOSettings(  # rewards come in any unit, so a clip of values in fixed units would only slow them
+            # rewards come in any unit, so a clip of values in fixed units would only slow them
+            settings=PPOSettings(
                 minibatches=self.config.minibatches,
                 clip=self.config.clip_epsilon,
                 kl_stop=self.config.kl_stop,
@@ -78,7 +100,7 @@ class PPOAgent:
             generator=self._generator,
             groups=self.policy.groups(self.config),
         )
-        self._transitions: list[tuple[Tensor, Tensor, float, bool]] = []
+        self._transitions: list[_Transition] = []
 
     @torch.no_grad()
     def select_action(
@@ -89,6 +111,7 @@ class PPOAgent:
         noise = torch.randn(mean.shape, generator=self._generator) * torch.exp(self.policy.log_std)
         action = torch.sigmoid(mean if deterministic else mean + noise).clamp(EDGE, 1.0 - EDGE)
         outputs = torch.logit(action)
+        # the density of a = sigmoid(x) is that of x over da/dx = a (1 - a)
         log_prob = self.policy.log_prob(mean, outputs) - torch.log(action * (1.0 - action)).sum(-1)
         return action[0].numpy(), float(log_prob), float(value)
 
@@ -101,7 +124,10 @@ class PPOAgent:
         log_prob: float,
         value: float,
     ) -> None:
-        """Keep one step. Log-prob and value are computed again at the update, by the same weights, for exactness."""
+        """Keep one step.
+
+        Log-prob and value are computed again at the update, by the same weights, for exactness.
+        """
         taken = torch.as_tensor(np.asarray(action, np.float32).reshape(-1))
         if taken.shape != (self.action_dim,):
             raise ValueError(
@@ -113,95 +139,80 @@ class PPOAgent:
             )
         if not (np.isfinite(reward) and np.isfinite(log_prob) and np.isfinite(value)):
             raise ValueError(f"reward {reward}, log_prob {log_prob} or value {value} is not finite")
-        self._transitions.append((self._state(state), taken, float(reward), bool(done)))
+        self._transitions.append(_Transition(self._state(state), taken, float(reward), bool(done)))
 
     def update(self) -> dict[str, float]:
-        """Learn from what was stored since the last update, and forget it; what the update did, as numbers."""
+        """Learn from what was stored since the last update, and forget it; returns what it did."""
         if not self._transitions:
             raise ValueError("nothing was stored; call store_transition() before update()")
-        states, actions, rewards, done = zip(*self._transitions, strict=True)
+        steps = self._transitions
         self._transitions = []
-        observations = torch.stack(states)[:, None]
-        outputs = torch.logit(torch.stack(actions).clamp(EDGE, 1.0 - EDGE))[:, None]
-        with torch.no_grad():
-            mean, values, _ = self.policy(observations)
-            log_probs = self.policy.log_prob(mean, outputs[:, 0])
-        estimates = self._advantages(torch.tensor(rewards), values, torch.tensor(done))
-        copies = -(
-            -max(2, self.config.minibatches) // len(states)
-        )  # of few transitions, so that no minibatch is empty
-        observations, outputs, log_probs, values, estimates = (
-            column.repeat_interleave(copies, dim=1)
-            for column in (
-                observations,
-                outputs,
-                log_probs[:, None],
-                values[:, None],
-                estimates[:, None],
-            )
-        )
-        kept, fields = torch.ones(copies, dtype=torch.bool), torch.zeros((0, len(states), copies))
-        batch = Batch.of(
-            Rollout(observations, outputs, log_probs, values, fields, (), kept),
-            estimates,
+        batch = self._batch(steps)
+        first_ratio_error = self._first_ratio_error(batch)
+        stats = self._ppo.update([batch]).as_dict()
+        mean_reward = float(np.mean([step.reward for step in steps]))
+        return stats | {"first_ratio_error": first_ratio_error, "mean_reward": mean_reward}
+
+    def learner(self) -> Learner:
+        """This agent for the trainer, in worlds whose one reward field is `reward`."""
+        return Learner(
             policy=self.policy,
+            ppo=self._ppo,
+            action_map=UnitActions(),
+            reward=own_reward,
+            gamma=self.config.gamma,
+            gae_lambda=dict.fromkeys(WORLD_NAMES, self.config.gae_lambda),
+            reward_bound=float("inf"),
         )
-        first = self._first_ratio(batch)
-        return self._learner.update([batch]) | {
-            "first_ratio_error": first,
-            "mean_reward": float(np.mean(rewards)),
-        }
-
-    def learn(
-        self, plays: Sequence[tuple[Rollout, Tensor]], *, weights: Sequence[float] | None = None
-    ) -> dict[str, float]:
-        """One update on batches of whole episodes, each a rollout of this policy and its rewards [step, order].
-
-        All batches enter the same optimiser steps, each with its weight (1 where none are given).
-        """
-        shares = [1.0] * len(plays) if weights is None else weights
-        gamma, lam = self.config.gamma, self.config.gae_lambda
-        batches = [
-            Batch.of(
-                rollout,
-                advantages(rewards, rollout.values, gamma=gamma, lam=lam),
-                policy=self.policy,
-                weight=share,
-            )
-            for (rollout, rewards), share in zip(plays, shares, strict=True)
-        ]
-        return self._learner.update(batches)
 
     def save(self, path: str | Path) -> None:
         """Write the weights (safetensors) and what they belong to (JSON), never half of them."""
         from se_rl.rl.policy_file import save_weights
 
-        save_weights(
-            Path(path), self.policy, {"state_dim": self.state_dim, "action_dim": self.action_dim}
-        )
+        save_weights(Path(path), self.policy, self._facts())
 
     def load(self, path: str | Path) -> None:
         """Read weights that `save` wrote; refuses a damaged file or one of another shape."""
         from se_rl.rl.policy_file import load_weights
 
-        load_weights(
-            Path(path), self.policy, {"state_dim": self.state_dim, "action_dim": self.action_dim}
-        )
+        load_weights(Path(path), self.policy, self._facts())
 
-    def _advantages(self, rewards: Tensor, values: Tensor, done: Tensor) -> Tensor:
-        """GAE over a stream of episodes; a stream cut off in mid-episode goes on with the last state's own value."""
-        goes_on = (~done).to(values.dtype)
-        following = torch.cat([values[1:], values[-1:]]) * goes_on
-        delta = rewards + self.config.gamma * following - values
-        result, running = torch.empty_like(delta), torch.zeros(())
-        for t in range(len(delta) - 1, -1, -1):
-            running = delta[t] + self.config.gamma * self.config.gae_lambda * goes_on[t] * running
-            result[t] = running
-        return result
+    def _facts(self) -> Mapping[str, int]:
+        return {"state_dim": self.state_dim, "action_dim": self.action_dim}
+
+    def _batch(self, steps: list[_Transition]) -> Batch:
+        """The stored steps as samples: a rollout of one order, whose episodes follow each other."""
+        observations = torch.stack([step.state for step in steps])[:, None]
+        actions = torch.stack([step.action for step in steps])
+        rewards = torch.tensor([step.reward for step in steps])
+        done = torch.tensor([step.done for step in steps])
+        outputs = torch.logit(actions.clamp(EDGE, 1.0 - EDGE))[:, None]
+        with torch.no_grad():
+            mean, values, _ = self.policy(observations)
+            log_probs = self.policy.log_prob(mean, outputs[:, 0])
+        estimates = stream_advantages(
+            rewards, values, done, gamma=self.config.gamma, lam=self.config.gae_lambda
+        )
+        # few transitions are copied side by side, so that no minibatch is empty
+        copies = -(-max(2, self.config.minibatches) // len(steps))
+
+        def copied(column: Tensor) -> Tensor:
+            return column.repeat_interleave(copies, dim=1)
+
+        rollout = Rollout(
+            observations=copied(observations),
+            outputs=copied(outputs),
+            log_probs=copied(log_probs[:, None]),
+            values=copied(values[:, None]),
+            fields=torch.zeros((0, len(steps), copies)),
+            field_names=(),
+            kept=torch.ones(copies, dtype=torch.bool),
+        )
+        return Batch.of(rollout, copied(estimates[:, None]), policy=self.policy)
 
     @torch.no_grad()
-    def _first_ratio(self, batch: Batch) -> float:
-        """How far the probability ratio is from 1 before anything was learned: 0, or something is wrong."""
+    def _first_ratio_error(self, batch: Batch) -> float:
+        """How far the probability ratio is from 1 before anything is learned: 0, or a bug."""
         samples = torch.arange(len(batch.columns))
         mean, _, _ = self.policy(batch.windows(samples))
         now = self.policy.log_prob(mean, batch.columns[:, : self.action_dim])
@@ -216,14 +227,35 @@ class PPOAgent:
         return row
 
 
-class _TwoNetworks(Policy):
+class UnitActions(ActionMap):
+    """The agent's actions in [0, 1], whatever the step: the ratio itself, and the price's place.
+
+    A price action of 0 is the aggressive end (-1) of the environment's range, 1 the passive end.
+    """
+
+    def ratio(self, output: Tensor, *, steps_left: int, neutral: Neutral) -> Tensor:
+        """Share of the remaining inventory."""
+        return torch.sigmoid(output)
+
+    def offset(self, output: Tensor, *, neutral: Neutral) -> Tensor:
+        """The limit's place in the environment's price range, from -1 to 1."""
+        return 2.0 * torch.sigmoid(output) - 1.0
+
+
+def own_reward(step: Any) -> Tensor:
+    """The world's own reward."""
+    return step.reward
+
+
+class _ActorCritic(Policy):
     """A policy whose value comes from a network of its own."""
 
     def __init__(self, state_dim: int, action_dim: int, *, exploration: float) -> None:
         super().__init__(Modules(), observation_size=state_dim, actions=action_dim)
         with torch.no_grad():
             self.log_std.fill_(float(np.log(exploration)))
-        self.critic, self.critic_head = Network(state_dim, 1), nn.Linear(64, 1)
+        self.critic = Network(state_dim, 1)
+        self.critic_head = nn.Linear(64, 1)
 
     def forward(self, window: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As any policy: means, values, features."""
@@ -233,8 +265,6 @@ class _TwoNetworks(Policy):
     def groups(self, config: PPOConfig) -> list[tuple[float, list[nn.Parameter]]]:
         """Learning rates and the parameters that follow them: the actor's, the critic's."""
         critic = [*self.critic.parameters(), *self.critic_head.parameters()]
-        known = set(map(id, critic))
-        return [
-            (config.actor_lr, [p for p in self.parameters() if id(p) not in known]),
-            (config.critic_lr, critic),
-        ]
+        known = {id(parameter) for parameter in critic}
+        actor = [p for p in self.parameters() if id(p) not in known]
+        return [(config.actor_lr, actor), (config.critic_lr, critic)]

@@ -1,156 +1,45 @@
-"""Training behind the lock: the trusted functions that run in a locked process, and the parent's side of them.
+"""Training in the sandbox, the parent's side: start trainings, check what comes back, use policies.
 
-The whole training of a design happens in one locked process, which holds train data only and answers with weights and a
-curve as plain numbers. For evaluation the policy sits behind the lock again and only answers observations with actions:
-the parent runs the market, books the fills and computes the score.
+The parent runs the market, books the fills and computes the score; what a design wrote runs behind
+the lock alone (`se_rl.rl.locked_training`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from se_rl.config import parse, to_dict
+from se_rl.config import to_dict
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
-from se_rl.modules.kinds import KINDS
-from se_rl.modules.loading import load_design
-from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
-from se_rl.rl.trainer import TrainConfig, train
-from se_rl.rl.training_worlds import (
-    TrainingWorldsConfig,
-    data_arrays,
-    data_from_arrays,
-    make_worlds,
-)
+from se_rl.rl.locked_training import BANK, TRAIN, WEIGHT
+from se_rl.rl.policy import MAX_OFFSET_TICKS, Neutral
+from se_rl.rl.trainer import TrainConfig
+from se_rl.rl.training_worlds import TrainingWorldsConfig, data_arrays
 from se_rl.sandbox.calls import Call, Result
 from se_rl.sandbox.policy_server import PolicyServer
 from se_rl.sandbox.server import Sandbox
-from se_rl.sandbox.worker import shared_data
 
-TRAIN, BANK, WEIGHT = "train", "bank", "weight:"
+__all__ = ["WEIGHT", "SandboxedPolicy", "SandboxedTrainer", "TrainedDesign", "Weights"]
+
+LOCKED = "se_rl.rl.locked_training"
+"""The module whose functions run behind the lock."""
+ANSWER_FIELDS = {"reason", "work", "shape", "action_map", "curve"}
+"""What a training answers besides weights."""
 Weights = dict[str, npt.NDArray[Any]]
-
-
-# behind the lock
-
-
-def train_design(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Load a design and train it on the sandbox's data; weights, curve and reason as plain numbers and text."""
-    return _train(payload, shared_data().get(TRAIN), shared_data().get(BANK))
-
-
-def _train(
-    payload: Mapping[str, Any],
-    arrays: Mapping[str, npt.NDArray[Any]] | None,
-    episodes: Mapping[str, npt.NDArray[Any]] | None = None,
-) -> dict[str, Any]:
-    torch.set_num_threads(1)
-    modules = load_design(payload["sources"])
-    config, seed = parse(TrainConfig, payload["train"]), int(payload["seed"])
-    ground = parse(TrainingWorldsConfig, payload["ground"])
-    data, scales = data_from_arrays(arrays) if arrays else (None, None)
-    table = arrays["table"] if arrays else None
-    bank = EpisodeBank.from_arrays(episodes) if episodes else None
-    worlds = make_worlds(
-        modules, ground, data=data, scales=scales, table=table, bank=bank, seed=seed
-    )
-    neutral = {name: Neutral(**value) for name, value in payload["neutral"].items()}
-    trained = train(modules, worlds, config, seed=seed, neutral=neutral)
-    weights = {
-        WEIGHT + name: value.detach().numpy() for name, value in trained.policy.state_dict().items()
-    }
-    shape = {
-        name: getattr(trained.policy, name)
-        for name in ("observation_size", "actions", "agents", "message_size")
-    }
-    about = {
-        "reason": trained.reason,
-        "work": trained.work,
-        "shape": shape,
-        "action_map": asdict(trained.action_map),
-    }
-    return {**about, "curve": [dict(row) for row in trained.curve], **weights}
-
-
-def make_actor(
-    payload: Mapping[str, Any],
-) -> Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]:
-    """The design's policy with its trained weights as a function of observations, for the policy server."""
-    torch.set_num_threads(1)
-    policy = Policy(load_design(payload["sources"]), **payload["shape"])
-    state = {
-        name.removeprefix(WEIGHT): torch.from_numpy(v)
-        for name, v in payload.items()
-        if name.startswith(WEIGHT)
-    }
-    policy.load_state_dict(state)
-    runner = PolicyRunner(
-        policy, ActionMap(**payload["action_map"]), neutral=Neutral(**payload["neutral"])
-    )
-    return _Served(runner, int(payload["horizon"]))
-
-
-class _Served:
-    """A runner that learns the number of orders from the first observation of an episode."""
-
-    def __init__(self, runner: PolicyRunner, horizon: int) -> None:
-        self._runner, self._horizon, self._started = runner, horizon, False
-
-    def reset(self) -> None:
-        """A new batch of orders begins."""
-        self._started = False
-
-    def __call__(self, observation: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        if not self._started:
-            self._runner.start(len(observation), self._horizon)
-            self._started = True
-        return np.stack(self._runner.act(np.ascontiguousarray(observation)), axis=1).astype(
-            np.float32
-        )
-
-
-def warm_up() -> None:
-    """Import, compile and run everything once: behind the lock nothing can be imported or compiled any more."""
-    from se_rl.data.synthetic import SyntheticConfig, synthetic_market
-    from se_rl.modules import runtime_check
-
-    torch.set_num_threads(1)
-    runtime_check.warm_up()
-    data = synthetic_market(SyntheticConfig(symbols=5, sessions=2))
-    arrays = data_arrays(data, FeatureScales.fit(data))
-    for array in arrays.values():  # as shared data is: kernels are compiled for what they are given
-        array.flags.writeable = False
-    few = to_dict(TrainConfig(budget=1e-4, samples=64))
-    imagining = {"imagination": KINDS["imagination"].contract.examples[0]}
-    for agents, takes_price, sources in ((1, True, {}), (2, False, imagining)):
-        ground = TrainingWorldsConfig(
-            horizon=4, dynamic_horizon=3, agents=agents, takes_price=takes_price, bank=8
-        )
-        payload = {
-            "sources": sources,
-            "ground": to_dict(ground),
-            "train": few,
-            "seed": 0,
-            "neutral": {},
-        }
-        trained = _train(payload, arrays)
-        actor = make_actor({**payload, **trained, "neutral": {}, "horizon": 3})
-        actor(np.zeros((agents, trained["shape"]["observation_size"]), np.float32))
-
-
-# the parent's side
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedDesign:
-    """A finished training as the parent sees it: untrusted numbers of the right form, or why there are none."""
+    """A finished training as the parent sees it.
+
+    Its numbers are untrusted but of the right form; where there are none, `reason` says why.
+    """
 
     sources: Mapping[str, str]
     status: str
@@ -158,7 +47,7 @@ class TrainedDesign:
     isolation: str
     seconds: float
     work: float = 0.0
-    curve: tuple[dict[str, Any], ...] = ()
+    curve: tuple[Mapping[str, float | str], ...] = ()
     shape: Mapping[str, int] | None = None
     action_map: Mapping[str, float] | None = None
     weights: Weights | None = None
@@ -171,42 +60,42 @@ class TrainedDesign:
     @classmethod
     def of(cls, result: Result, sources: Mapping[str, str]) -> TrainedDesign:
         """Check the form of what came back."""
+        isolation, seconds = result.isolation, result.seconds
         if not result.ok or result.value is None:
-            return cls(
-                sources,
-                result.status,
-                result.error or result.status,
-                result.isolation,
-                result.seconds,
-            )
-        value = result.value
-        weights = {name: array for name, array in value.items() if name.startswith(WEIGHT)}
-        finite = all(isinstance(a, np.ndarray) and np.isfinite(a).all() for a in weights.values())
-        known = {"reason", "work", "shape", "action_map", "curve"}
-        if not weights or not finite or set(value) - set(weights) != known:
-            return cls(
-                sources,
-                "invalid",
-                "the answer has not the agreed fields",
-                result.isolation,
-                result.seconds,
-            )
+            reason = result.error or result.status
+            return cls(sources, result.status, reason, isolation, seconds)
+        answer = result.value
+        weights = {name: array for name, array in answer.items() if name.startswith(WEIGHT)}
+        if not _all_finite(weights) or set(answer) - set(weights) != ANSWER_FIELDS:
+            reason = "the answer has not the agreed fields"
+            return cls(sources, "invalid", reason, isolation, seconds)
         return cls(
             sources,
             "ok",
-            value["reason"],
-            result.isolation,
-            result.seconds,
-            float(value["work"]),
-            tuple(value["curve"]),
-            value["shape"],
-            value["action_map"],
-            weights,
+            answer["reason"],
+            isolation,
+            seconds,
+            work=float(answer["work"]),
+            curve=tuple(answer["curve"]),
+            shape=answer["shape"],
+            action_map=answer["action_map"],
+            weights=weights,
         )
 
 
+def _all_finite(weights: Mapping[str, Any]) -> bool:
+    """Whether there are weights, all of them arrays of finite numbers."""
+    for array in weights.values():
+        if not (isinstance(array, np.ndarray) and np.isfinite(array).all()):
+            return False
+    return bool(weights)
+
+
 class SandboxedTrainer:
-    """A room in which designs are trained: opened before keys and sealed data are loaded, fed with train data alone."""
+    """A sandbox in which designs are trained.
+
+    It is opened before keys and sealed data are loaded, and is given train data alone.
+    """
 
     def __init__(
         self,
@@ -216,21 +105,21 @@ class SandboxedTrainer:
         bank: EpisodeBank | None = None,
         **options: Any,
     ) -> None:
-        self.sandbox = Sandbox("se_rl.rl.sandboxed_training", **options)
+        self.sandbox = Sandbox(LOCKED, **options)
         if data is not None:
             self.sandbox.share(TRAIN, data_arrays(data, scales or FeatureScales.fit(data)))
         if bank is not None:
             self.share_bank(bank)
 
     def share_bank(self, bank: EpisodeBank) -> None:
-        """Give trainings the simulated episodes of the default market, which each would simulate anew."""
+        """Give trainings the default market's episodes, which each would simulate anew."""
         self.sandbox.share(BANK, bank.arrays())
 
     def start(
         self,
         sources: Mapping[str, str],
         *,
-        ground: TrainingWorldsConfig,
+        training_worlds: TrainingWorldsConfig,
         config: TrainConfig,
         seed: int,
         neutral: Mapping[str, Neutral] | None = None,
@@ -240,16 +129,13 @@ class SandboxedTrainer:
         """Begin a training; `TrainedDesign.of(call.wait(), sources)` is its end."""
         payload = {
             "sources": dict(sources),
-            "ground": to_dict(ground),
+            "worlds": to_dict(training_worlds),
             "train": to_dict(config),
             "seed": seed,
             "neutral": {name: asdict(value) for name, value in (neutral or {}).items()},
         }
         return self.sandbox.start(
-            "se_rl.rl.sandboxed_training:train_design",
-            payload,
-            seconds=seconds,
-            memory_bytes=memory_bytes,
+            f"{LOCKED}:train_design", payload, seconds=seconds, memory_bytes=memory_bytes
         )
 
     def train(self, sources: Mapping[str, str], **options: Any) -> TrainedDesign:
@@ -276,7 +162,7 @@ class SandboxedTrainer:
 
 
 class SandboxedPolicy:
-    """A policy in use (`evaluation.execution.Actor`) whose network lives in a locked process."""
+    """A policy in use (`scoring.execution.Actor`) whose network lives in a locked process."""
 
     def __init__(
         self, sandbox: Sandbox, trained: TrainedDesign, *, horizon: int, rows: int, neutral: Neutral
@@ -293,7 +179,7 @@ class SandboxedPolicy:
         }
         self._server = PolicyServer(
             sandbox,
-            "se_rl.rl.sandboxed_training:make_actor",
+            f"{LOCKED}:make_actor",
             payload,
             rows=rows,
             obs_shape=(trained.shape["observation_size"],),
@@ -314,7 +200,8 @@ class SandboxedPolicy:
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Ratios, kept to [0, 1], and offsets in ticks."""
         actions = self._server.act(observation).astype(np.float64)
-        return np.clip(actions[:, 0], 0.0, 1.0), np.clip(actions[:, 1], -20.0, 20.0)
+        ratio = np.clip(actions[:, 0], 0.0, 1.0)
+        return ratio, np.clip(actions[:, 1], -MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
 
     def close(self) -> None:
         """End the process."""

@@ -1,7 +1,8 @@
-"""Budgets count work, not seconds: steps times what a step costs, so that a result does not depend on a busy machine.
+"""Budgets count work, not seconds, so that a result does not depend on a busy machine.
 
-One unit is about what one core of a small server does in a second. The model is fixed and deterministic: a design with a
-network twice as expensive gets fewer steps for the same budget, on every machine the same number.
+Work is steps times what a step costs; one unit is about what one core of a small server does in a
+second. The model is fixed and deterministic: a design with a network twice as expensive gets fewer
+steps for the same budget, on every machine the same number.
 """
 
 from __future__ import annotations
@@ -18,25 +19,26 @@ from se_rl.rl.policy import Policy
 FLOPS_PER_UNIT = 4e10
 """Small matrix products of one core."""
 STEPS_PER_UNIT = {"static": 2e6, "dynamic": 1.2e5}
-"""Order steps of a world on one core, fields and observation included; other worlds count as static."""
+"""Order steps of a world on one core, fields and observation included; others count as static."""
 BACKWARD = 2.0
 """A backward pass costs about twice a forward one."""
 
 
 def step_work(policy: Policy, world: str, *, epochs: int) -> float:
-    """Work of one order step: the world's own, one forward pass to act, and the passes to learn from it."""
+    """Work of one order step: the world's own, one forward pass to act, and the passes to learn."""
     passes = 1.0 + epochs * (1.0 + BACKWARD)
     if policy.message_size:
         passes += epochs * (1.0 + BACKWARD)
-    return (
-        1.0 / STEPS_PER_UNIT.get(world, STEPS_PER_UNIT["static"])
-        + passes * forward_flops(policy) / FLOPS_PER_UNIT
-    )
+    steps_per_unit = STEPS_PER_UNIT.get(world, STEPS_PER_UNIT["static"])
+    return 1.0 / steps_per_unit + passes * forward_flops(policy) / FLOPS_PER_UNIT
 
 
 def forward_flops(policy: Policy) -> float:
-    """Floating-point operations of one row through the policy: matrix products as counted, recurrent layers by their
-    weights, and never less than one use of every parameter."""
+    """Floating-point operations of one row through the policy.
+
+    Matrix products as counted, recurrent layers by their weights, and never less than one use of
+    every parameter.
+    """
     rows = max(2, policy.agents)
     window = torch.zeros((rows, policy.history, policy.observation_size + policy.message_size))
     recurrent = 0.0
@@ -44,15 +46,17 @@ def forward_flops(policy: Policy) -> float:
         if isinstance(module, nn.RNNBase):
             recurrent += 2.0 * sum(p.numel() for p in module.parameters()) * policy.history
     device = policy.log_std.device
-    with torch.no_grad(), _Products() as counter:
+    with torch.no_grad(), ProductCounter() as counter:
         policy(window.to(device))
     counted = counter.flops / rows + recurrent
     return max(counted, 2.0 * sum(p.numel() for p in policy.parameters()))
 
 
-class _Products(TorchDispatchMode):
-    """Counts what torch.utils.flop_counter.FlopCounterMode counts, without the compiler that this one imports: a second and
-    70 MB for every sandbox."""
+class ProductCounter(TorchDispatchMode):
+    """Counts what torch.utils.flop_counter.FlopCounterMode counts.
+
+    That one imports torch's compiler: a second and 70 MB for every sandbox.
+    """
 
     flops = 0
 

@@ -2,9 +2,9 @@
 
 What a function raises comes back as a result, never as an exception.
 
-    with Sandbox("se_rl.rl.sandboxed_training") as sandbox:
+    with Sandbox("se_rl.rl.locked_training") as sandbox:
         sandbox.share("train", {"bars": bars})
-        result = sandbox.call("se_rl.rl.sandboxed_training:train", {"source": b"..."}, seconds=600)
+        result = sandbox.call("se_rl.rl.locked_training:train_design", {"source": b"..."}, seconds=600)
 
 Make the sandbox before you load keys and sealed data: its server starts with a clean environment and
 knows only what it is given. The function named is trusted code that may run a design's source; the

@@ -1,0 +1,136 @@
+"""The parts of a training: what learns, what it is rewarded for, and by which constants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from se_rl.config import option, settings
+from se_rl.environments.worlds import World
+from se_rl.modules.contracts import LIMITS
+from se_rl.modules.defaults import Modules, Reward
+from se_rl.rl.policy import ActionMap, Policy
+from se_rl.rl.ppo import PPO, PPOSettings
+from se_rl.rl.rollout import Diverged
+
+WORLD_NAMES = ("static", "dynamic")
+OWN_SEEDS = 2
+"""Children of a training's seed that the learner uses (weights, shuffles); the worlds have the rest."""
+
+
+@settings
+class TrainConfig:
+    """How a design is trained; what the design itself may set is not here."""
+
+    budget: float = option(2.0, "work units in all: about seconds of one core", metavar="WORK")
+    samples: int = option(16_384, "order steps per update and world, about", metavar="N")
+    phases: tuple[float, float, float] = option(
+        (0.4, 0.3, 0.3), "shares of the budget: static, dynamic, joint"
+    )
+    gamma: float = option(1.0, "discount per step; 1 for orders that end anyway", metavar="G")
+    anneal: bool = option(True, "lower the learning rate as the budget is spent")
+    message_size: int = option(
+        LIMITS.message_size, "numbers in a message between agents", metavar="K"
+    )
+    initial_alpha: float = option(
+        0.5, "first weight of the static world in the joint phase", metavar="A"
+    )
+    learning_rate: float | None = option(
+        None, "where the design sets none (none: the default design's)", metavar="LR"
+    )
+    gae_lambda: float | None = option(None, "the same, in both worlds", metavar="L")
+    device: str = option("cpu", "cpu or cuda", metavar="DEVICE")
+    ppo: PPOSettings = field(
+        default_factory=PPOSettings,
+        metadata={"help": "the update", "choices": None, "metavar": None},
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """A policy with all that its training needs besides worlds and a budget.
+
+    `gae_lambda` is given for each world; a reward beyond `reward_bound` ends the training.
+    """
+
+    policy: Policy
+    ppo: PPO
+    action_map: ActionMap
+    reward: Reward
+    gamma: float
+    gae_lambda: Mapping[str, float]
+    reward_bound: float = LIMITS.reward_magnitude
+
+    @classmethod
+    def of_design(
+        cls, modules: Modules, worlds: Mapping[str, World], config: TrainConfig, *, seed: int
+    ) -> Learner:
+        """A fresh policy of the design's network, to be trained as the design and the config say."""
+        check_world_names(worlds)
+        weights, shuffles = np.random.SeedSequence(seed).spawn(OWN_SEEDS)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(weights.generate_state(1)[0]))
+            policy = _fresh_policy(modules, worlds, message_size=config.message_size)
+        _check_size(policy)
+        policy = policy.to(torch.device(config.device))
+        ppo = PPO(
+            policy,
+            learning_rate=_constant(modules, "learning_rate", config.learning_rate),
+            epochs=round(modules.constant("epochs")),
+            entropy_bonus=modules.constant("entropy_bonus"),
+            settings=config.ppo,
+            generator=torch.Generator().manual_seed(int(shuffles.generate_state(1)[0])),
+        )
+        return cls(
+            policy=policy,
+            ppo=ppo,
+            action_map=ActionMap(modules.constant("action_zero"), modules.constant("action_scale")),
+            reward=modules.reward,
+            gamma=config.gamma,
+            gae_lambda={
+                "static": _constant(modules, "gae_lambda", config.gae_lambda),
+                "dynamic": _constant(modules, "gae_lambda_dynamic", config.gae_lambda),
+            },
+        )
+
+
+def check_world_names(worlds: Mapping[str, World]) -> None:
+    """Refuse worlds other than static and dynamic, and none at all."""
+    if not worlds or not set(worlds) <= set(WORLD_NAMES):
+        raise ValueError(f"worlds are {sorted(worlds)}; give 'static', 'dynamic' or both")
+
+
+def most_agents(worlds: Mapping[str, World]) -> int:
+    """Agents in one book, in the world that has most of them."""
+    return max(world.agents for world in worlds.values())
+
+
+def _fresh_policy(modules: Modules, worlds: Mapping[str, World], *, message_size: int) -> Policy:
+    """The design's policy with random weights, of the size that the worlds need."""
+    first = next(iter(worlds.values()))
+    takes_price = any(world.takes_price for world in worlds.values())
+    return Policy(
+        modules,
+        observation_size=first.observation_size,
+        actions=2 if takes_price else 1,
+        agents=most_agents(worlds),
+        message_size=message_size,
+    )
+
+
+def _constant(modules: Modules, name: str, setting: float | None) -> float:
+    """A learning constant: the design's own, else the setting, else the default."""
+    if setting is None or hasattr(modules.network, name):
+        return modules.constant(name)
+    return float(setting)
+
+
+def _check_size(policy: Policy) -> None:
+    parameters = sum(p.numel() for p in policy.network.parameters())
+    if parameters > LIMITS.parameters:
+        raise Diverged(
+            f"the network has {parameters:,} parameters; {LIMITS.parameters:,} are allowed"
+        )

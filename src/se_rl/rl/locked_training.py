@@ -1,0 +1,147 @@
+"""What runs behind the lock: the trusted functions that train a design and act with its policy.
+
+The whole training of a design happens in one locked process, which holds train data only and
+answers with weights and a curve as plain numbers. For evaluation the policy sits behind the lock
+again and only answers observations with actions. `se_rl.rl.sandboxed_training` is the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from se_rl.config import parse, to_dict
+from se_rl.data.features import FeatureScales
+from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.modules.kinds import KINDS
+from se_rl.modules.loading import load_design
+from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
+from se_rl.rl.trainer import TrainConfig, train
+from se_rl.rl.training_worlds import (
+    TrainingWorldsConfig,
+    data_arrays,
+    data_from_arrays,
+    make_worlds,
+)
+from se_rl.sandbox.worker import shared_data
+
+TRAIN = "train"
+"""The name under which the sandbox shares the train days."""
+BANK = "bank"
+"""The name under which it shares the simulated episodes of the default market."""
+WEIGHT = "weight:"
+"""What stands before the names of weights in messages."""
+
+Message = Mapping[str, Any]
+"""Plain numbers, text and arrays, as they cross the lock."""
+Arrays = Mapping[str, npt.NDArray[Any]]
+Actor = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
+
+
+def train_design(payload: Message) -> dict[str, Any]:
+    """Load a design and train it on the sandbox's data; weights, curve and reason in plain form."""
+    shared = shared_data()
+    return _train(payload, shared.get(TRAIN), shared.get(BANK))
+
+
+def make_actor(payload: Message) -> Actor:
+    """The design's policy with its trained weights as a function of observations."""
+    torch.set_num_threads(1)
+    policy = Policy(load_design(payload["sources"]), **payload["shape"])
+    state = {}
+    for name, value in payload.items():
+        if name.startswith(WEIGHT):
+            state[name.removeprefix(WEIGHT)] = torch.from_numpy(value)
+    policy.load_state_dict(state)
+    action_map = ActionMap(**payload["action_map"])
+    runner = PolicyRunner(policy, action_map, neutral=Neutral(**payload["neutral"]))
+    return _ServedPolicy(runner, int(payload["horizon"]))
+
+
+def warm_up() -> None:
+    """Import, compile and run everything once: behind the lock nothing of that is possible."""
+    from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+    from se_rl.modules import runtime_check
+
+    torch.set_num_threads(1)
+    runtime_check.warm_up()
+    data = synthetic_market(SyntheticConfig(symbols=5, sessions=2))
+    arrays = data_arrays(data, FeatureScales.fit(data))
+    for array in arrays.values():  # as shared data is: kernels are compiled for what they are given
+        array.flags.writeable = False
+    imagining = {"imagination": KINDS["imagination"].contract.examples[0]}
+    _train_and_act({}, arrays, agents=1, takes_price=True)
+    _train_and_act(imagining, arrays, agents=2, takes_price=False)
+
+
+def _train_and_act(
+    sources: Mapping[str, str], arrays: Arrays, *, agents: int, takes_price: bool
+) -> None:
+    """A training of a few steps and one action of its policy."""
+    worlds = TrainingWorldsConfig(
+        horizon=4, dynamic_horizon=3, agents=agents, takes_price=takes_price, bank=8
+    )
+    payload: Message = {
+        "sources": sources,
+        "worlds": to_dict(worlds),
+        "train": to_dict(TrainConfig(budget=1e-4, samples=64)),
+        "seed": 0,
+        "neutral": {},
+    }
+    trained = _train(payload, arrays)
+    actor = make_actor({**payload, **trained, "horizon": 3})
+    actor(np.zeros((agents, trained["shape"]["observation_size"]), np.float32))
+
+
+def _train(payload: Message, arrays: Arrays | None, bank: Arrays | None = None) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    modules = load_design(payload["sources"])
+    seed = int(payload["seed"])
+    data, scales = data_from_arrays(arrays) if arrays else (None, None)
+    worlds = make_worlds(
+        modules,
+        parse(TrainingWorldsConfig, payload["worlds"]),
+        data=data,
+        scales=scales,
+        table=arrays["table"] if arrays else None,
+        bank=EpisodeBank.from_arrays(bank) if bank else None,
+        seed=seed,
+    )
+    config = parse(TrainConfig, payload["train"])
+    neutral = {name: Neutral(**value) for name, value in payload["neutral"].items()}
+    trained = train(modules, worlds, config, seed=seed, neutral=neutral)
+    answer: dict[str, Any] = {
+        "reason": trained.reason,
+        "work": trained.work,
+        "shape": trained.policy.shape,
+        "action_map": asdict(trained.action_map),
+        "curve": [row.as_dict() for row in trained.curve],
+    }
+    for name, value in trained.policy.state_dict().items():
+        answer[WEIGHT + name] = value.detach().numpy()
+    return answer
+
+
+class _ServedPolicy:
+    """A runner that learns the number of orders from the first observation of an episode."""
+
+    def __init__(self, runner: PolicyRunner, horizon: int) -> None:
+        self._runner = runner
+        self._horizon = horizon
+        self._started = False
+
+    def reset(self) -> None:
+        """A new batch of orders begins."""
+        self._started = False
+
+    def __call__(self, observation: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        if not self._started:
+            self._runner.start(len(observation), self._horizon)
+            self._started = True
+        actions = self._runner.act(np.ascontiguousarray(observation))
+        return np.stack(actions, axis=1).astype(np.float32)  # [order, 2]
