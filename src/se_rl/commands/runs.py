@@ -91,6 +91,9 @@ def add_run(verbs: Any) -> None:
     parser.add_argument(
         "--workers", type=int, metavar="N", help="trainings at once (default: one per core)"
     )
+    parser.add_argument(
+        "--executor", default="local", metavar="NAME", help="where trainings run (default: local)"
+    )
     add_options(parser, RunConfig, only=WORTH_AN_OPTION, default_from="the preset's")
     left_out = parser.add_argument_group(
         "control arms and ablations, at equal budget (see also --arm)"
@@ -139,6 +142,7 @@ def _run(options: argparse.Namespace) -> int:
                 say=ctrl_c.heeding(live.stage),
                 left=live.estimate,
                 workers=options.workers,
+                executor=options.executor,
                 unsafe=options.unsafe,
                 reuse=options.reuse,
             )

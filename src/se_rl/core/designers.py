@@ -1,7 +1,8 @@
-"""The designers of a run: the untouched model and its trained versions, all answers and all learning on record.
+"""The designers of a run: the untouched model and its trained versions.
 
-A resumed run asks nothing twice: answers, verdicts and adapters come from the archive, and the model itself is loaded only
-when something new must be written or learnt.
+All answers and all learning are on record. A resumed run asks nothing twice: answers, verdicts and
+adapters come from the archive, and the model itself is loaded only when something new must be
+written or learnt.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ from se_rl.records.archive import Archive
 from se_rl.records.enhancement import EnhancementStep, WeightUpdate
 from se_rl.records.entries import Adapter, key_of
 
-UNTOUCHED, ADAPTED = "untouched", "adapted"
+UNTOUCHED = "untouched"
+ADAPTED = "adapted"
+"""The versions of the model: as it was found, and with the adapter that was trained last."""
 
 
 class Designers:
-    """The model called `name` and its adapters; to the enhancement kit it is a `Designer`: the version in use.
+    """The model called `name` and its adapters.
 
-    `validator` judges what is written; `prices` are USD per million tokens read and written; `designer` stands in for the
-    model of that name.
+    To the enhancement kit it is a `Designer`: the version in use. `validator` judges what is
+    written, `prices` are USD per million tokens read and written, `designer` stands in for the model
+    of that name.
     """
 
     def __init__(
@@ -44,8 +48,11 @@ class Designers:
         prices: tuple[float, float] = (0.0, 0.0),
         designer: Designer | None = None,
     ) -> None:
-        self.name, self.archive, self.seed, self.prices = name, archive, seed, prices
-        self._given: Designer | None = designer
+        self.name = name
+        self.archive = archive
+        self.seed = seed
+        self.prices = prices
+        self._given = designer
         self._live: TrainableDesigner | None = None
         self._all: list[RecordedDesigner] = []
         self._validator = RecordedValidator(validator, archive)
@@ -55,9 +62,10 @@ class Designers:
     @cached_property
     def base(self) -> Designer:
         """The untouched model, loaded when first needed."""
-        return self._given or open_designer(
-            self.name, threads=1, prices=self.prices
-        )  # one thread: the same bits on any machine
+        if self._given is not None:
+            return self._given
+        # one thread: the same bits on any machine
+        return open_designer(self.name, threads=1, prices=self.prices)
 
     @property
     def abilities(self) -> Abilities:
@@ -77,7 +85,10 @@ class Designers:
     @property
     def asked(self) -> set[str]:
         """Keys of all calls that this run of the loop has made or looked up."""
-        return {key for writer in self._all for key in writer.asked}
+        keys: set[str] = set()
+        for writer in self._all:
+            keys.update(writer.asked)
+        return keys
 
     def writer(self, version: str) -> DesignGenerator:
         """The generator of a version."""
@@ -85,16 +96,19 @@ class Designers:
 
     def call_of(self, proposal: Proposal) -> tuple[str, int]:
         """The call that brought an answer, and its place there."""
-        found = (writer.call_of(proposal) for writer in self._all)
-        return next((call for call in found if call[0]), ("", 0))
+        for writer in self._all:
+            call = writer.call_of(proposal)
+            if call[0]:
+                return call
+        return "", 0
 
     def enhance(
         self, kit: DualLevelEnhancementKit, outcomes: Sequence[DesignOutcome], iteration: int
     ) -> EnhancementStep:
-        """Let both levels learn; a step on the weights that stands in the archive is not made again."""
-        told = [[o.prompt, o.proposal.text, o.gain, o.repeated] for o in outcomes]
+        """Let both levels learn; a step on the weights that is stored is not made again."""
+        seen = [[o.prompt, o.proposal.text, o.gain, o.repeated] for o in outcomes]
         settings = asdict(kit.low.config) if kit.low else {}
-        key = key_of("lle", self.name, self.adapter or "", iteration, self.seed, settings, told)
+        key = key_of("lle", self.name, self.adapter or "", iteration, self.seed, settings, seen)
         stored = self.archive.find(key)
         if stored and stored["adapter"] and not self.archive.has_blob(stored["adapter"]["weights"]):
             stored = None  # its weights are damaged: make the step again
@@ -148,9 +162,8 @@ class Designers:
 
     def _stored_step(self, update: WeightUpdate, iteration: int) -> dict[str, Any]:
         """What a step did, as the archive keeps it."""
-        numbers = {
-            name: float(value) for name, value in update.measured.items() if np.isfinite(value)
-        }
+        measured = update.measured.items()
+        numbers = {name: float(value) for name, value in measured if np.isfinite(value)}
         stats = replace(update, measured=numbers).to_row()
         if not update.moved:
             return {"adapter": None, "stats": stats}
@@ -169,7 +182,7 @@ class Designers:
         return self._live
 
     def _writer(self, version: Adapter | None) -> DesignGenerator:
-        """The generator of a version; a version that is no longer in use is never asked anything new."""
+        """The generator of a version; one no longer in use is never asked anything new."""
         inner = self._adapted if version else (lambda: self.base)
         designer = RecordedDesigner(
             inner,

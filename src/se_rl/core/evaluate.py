@@ -30,6 +30,7 @@ from se_rl.scoring.order_scores import Score
 from se_rl.scoring.seating import Seated, seats_of
 
 POLICY = "*.policy"
+OWN_SCALES = "features are scaled by the evaluated days themselves: the data has no train days"
 
 
 def evaluate_policy(
@@ -43,9 +44,9 @@ def evaluate_policy(
     path = policy_path(place)
     facts = read_weights(path)[1]
     with ExitStack() as stack:
-        sandbox = (
-            stack.enter_context(SandboxedTrainer(unsafe=unsafe)) if facts["design"] else None
-        )  # before data is loaded
+        sandbox = None
+        if facts["design"]:  # opened before data is loaded
+            sandbox = stack.enter_context(SandboxedTrainer(unsafe=unsafe))
         dataset, task = open_task(config, say=say)
         notes = _opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
         fitted = fit_on_train(dataset)
@@ -59,23 +60,18 @@ def evaluate_policy(
         say(f"executing {len(task.orders):,} orders with {path.name}")
         seats = seats_of(task.orders, facts["shape"]["agents"], sessions=len(task.data.dates))
         actor, isolation = _actor(path, facts, sandbox, horizon=world.horizon, rows=len(seats))
-        record = execute(
-            world, Seated(actor, seats, len(task.orders)), Episodes(task.orders)
-        ).record
-    name = str(facts.get("name", path.stem))
+        seated = Seated(actor, seats, len(task.orders))
+        record = execute(world, seated, Episodes(task.orders)).record
     twap = task.score("TWAP", schedules.twap(task.orders))
-    scores, bound = [twap, Score(name, task.panel, record)], task.bound()
-    checks = identity_checks(
-        [*scores, bound], twap=twap, side_blind=[twap], capped=False
-    ) + bound_checks(scores, bound)
+    bound = task.bound()
+    scores = [twap, Score(str(facts.get("name", path.stem)), task.panel, record)]
+    checks = identity_checks([*scores, bound], twap=twap, side_blind=[twap], capped=False)
+    checks += bound_checks(scores, bound)
     require(checks)
     if not fitted.scales:
-        notes += [
-            "features are scaled by the evaluated days themselves: the data has no train days"
-        ]
-    results = results_table(
-        config, dataset, Fitted(scales, None, (), tuple(notes)), [*scores, bound], checks
-    )
+        notes.append(OWN_SCALES)
+    fitted = Fitted(scales, None, (), tuple(notes))
+    results = results_table(config, dataset, fitted, [*scores, bound], checks)
     about = {key: facts.get(key) for key in ("name", "world", "trained_on", "seed", "work")}
     return results | {"policy": about | {"file": str(path), "isolation": isolation}}
 
@@ -87,7 +83,8 @@ def _opening(
     if config.split not in ("test", "all") or not RunFolder(place).archive.exists():
         return []
     with RunFolder(place) as folder, Archive.open(folder.archive, blobs=folder.blobs) as archive:
-        begun, own = archive.find("run_started"), data_hash(dataset.data)
+        begun = archive.find("run_started")
+        own = data_hash(dataset.data)
         if begun is None or begun["data"]["sha256"] != own:
             return []
         openings = archive.open_test(
@@ -126,11 +123,10 @@ def _actor(
         None,
         "",
         0.0,
-        facts["work"],
-        (),
-        facts["shape"],
-        facts["action_map"],
-        weights,
+        work=facts["work"],
+        shape=facts["shape"],
+        action_map=facts["action_map"],
+        weights=weights,
     )
     actor = sandbox.actor(trained, horizon=horizon, rows=rows, neutral=neutral)
     return actor, actor.isolation
