@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -12,12 +12,13 @@ from gymnasium import spaces
 from se_rl.data.books import BookHistory
 from se_rl.data.features import CLIP, OBSERVATION_FIELDS, FeatureScales, observation_table
 from se_rl.data.market_data import MarketData
+from se_rl.environments.engine import ExecutionCore
 from se_rl.environments.fill_model import FillModel
 from se_rl.environments.fills import fill_model
 from se_rl.environments.metrics import BPS, Metrics, price_advantage
 from se_rl.environments.order_source import ExecutionEnvConfig, OrderSource, default_config
 from se_rl.environments.static_core import StaticCore
-from se_rl.environments.task import ExecutionRecord, Orders, WindowBenchmarks
+from se_rl.environments.task import Orders, WindowBenchmarks
 
 __all__ = [
     "ExecutionCore",
@@ -32,49 +33,6 @@ __all__ = [
 
 Array = npt.NDArray[np.float64]
 Observation = npt.NDArray[np.float32]
-
-
-class ExecutionCore(Protocol):
-    """A batched engine, static or dynamic: orders in, one bar per step, a record out."""
-
-    orders: Orders
-    remaining: Array
-    reward: Array
-
-    @property
-    def shares(self) -> Array:
-        """Shares filled in the last step."""
-        ...
-
-    @property
-    def done(self) -> bool:
-        """Whether the batch is finished."""
-        ...
-
-    @property
-    def broken(self) -> npt.NDArray[np.bool_]:
-        """Orders whose outcome is void."""
-        ...
-
-    def reset(self, orders: Orders) -> Observation:
-        """Start these orders."""
-        ...
-
-    def touch(self) -> Array:
-        """The own-side best price known now."""
-        ...
-
-    def step(self, ratio: Array, limit: Array | None = None) -> Observation:
-        """Trade `ratio` of what is left, at market or at `limit`."""
-        ...
-
-    def record(self) -> ExecutionRecord:
-        """The finished batch."""
-        ...
-
-    def benchmarks(self) -> WindowBenchmarks:
-        """The prices that the batch is held against."""
-        ...
 
 
 class ExecutionEnvironment(gym.Env[Observation, Observation]):

@@ -10,10 +10,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.features import CLIP, PUBLIC_FIELDS, PUBLIC_RECORDS
-from se_rl.environments.market_pool import LOOKBACK_BARS, WarmPool
+from se_rl.data.features import BOOK_LEVELS, CLIP, PUBLIC_FIELDS, PUBLIC_RECORDS
+from se_rl.environments.market_pool import LOOKBACK_BARS
 from se_rl.environments.metrics import BPS
-from se_rl.environments.twin import Script
+from se_rl.environments.scripted_markets import ScriptedMarkets
+from se_rl.market.price_levels import BUY, SELL
 
 Array = npt.NDArray[np.float64]
 
@@ -24,8 +25,12 @@ QUIET_VOLUME = 1e-3
 class MarketView:
     """Some markets from the start of their windows on: a `data.observation_fields.BookView`."""
 
-    def __init__(self, script: Script, pool: WarmPool, log_mid: Array) -> None:
-        horizon, n = script.value_ticks.shape
+    def __init__(self, books: ScriptedMarkets, *, horizon: int) -> None:
+        script = books.script
+        pool = books.pool
+        n = books.count
+        log_mid = np.log(books.price(books.mid_ticks))
+        self._books = books
         self._script = script
         self._bar = 0
         self.log_open = script.log_open
@@ -59,9 +64,9 @@ class MarketView:
         np.minimum(self._low, log_low, out=self._low)
         self._measure()
 
-    def fields(self, bid: Array, ask: Array, lots: npt.NDArray[np.int64]) -> Array:
-        """The public fields [field, market] at these touches and lots [market, side, level]."""
-        self._look(bid, ask, lots)
+    def fields(self) -> Array:
+        """The public fields [field, market] of the books as they stand now."""
+        self._look()
         table = self._table
         for row, field in enumerate(PUBLIC_RECORDS):
             assert field.in_book is not None  # a public field has both formulas
@@ -105,10 +110,17 @@ class MarketView:
         weight = self._script.squared_weight + self._bar
         self.volatility: Array = np.sqrt(np.maximum(self._squared / weight, 1e-12))
 
-    def _look(self, bid: Array, ask: Array, lots: npt.NDArray[np.int64]) -> None:
-        """Take in the book as it stands now."""
+    def _look(self) -> None:
+        """Take in the book as it stands now; where a side is empty, the mid is its best price."""
+        books = self._books
+        depth = books.markets.books.depth(BOOK_LEVELS)[: books.count]
+        lots = depth[..., 1]  # [market, side, level]
+        mid = books.mid_ticks
+        bid = books.price(np.where(lots[:, BUY, 0] > 0, depth[:, BUY, 0, 0], mid))
+        ask = books.price(np.where(lots[:, SELL, 0] > 0, depth[:, SELL, 0, 0], mid))
         self.bid = bid
         self.ask = ask
+        self.half_spread = (ask - bid) / (ask + bid)
         self.day_volatility = self.volatility * np.sqrt(self._script.day_bars)
         self.spread_bps = 2.0 * BPS * (ask - bid) / (ask + bid)
         self.log_sizes = np.log(lots.reshape(len(lots), -1).T + 1.0) - self._log_usual_lots

@@ -17,6 +17,7 @@ from numba import njit
 from se_rl.data.features import OBSERVATION_FIELDS, OBSERVATION_PLACE, TURNED_FIELD, TURNED_SIGN
 from se_rl.data.market_data import MarketData
 from se_rl.environments.costs import FREE, Costs
+from se_rl.environments.engine import run_to_end
 from se_rl.environments.fill_model import FillModel, StepFills
 from se_rl.environments.fills import fill_model, flat
 from se_rl.environments.task import ExecutionRecord, Orders, WindowBenchmarks, arrival_price
@@ -124,7 +125,7 @@ class StaticCore:
         return self.observation
 
     def record(self, fills: Array | None = None) -> ExecutionRecord:
-        """The finished batch; `fills` are the shares traded per step where the caller kept them."""
+        """The finished batch; `fills` are shares of the order per step, where they were kept."""
         orders = self.orders
         gross = self._gross / orders.quantity
         net = (self._gross - orders.side * self._paid) / orders.quantity
@@ -140,12 +141,7 @@ class StaticCore:
     ) -> ExecutionRecord:
         """Run whole orders: `ratios` [order, step], or a function that gives the next step's."""
         self.reset(orders)
-        fills = np.empty((len(orders), orders.horizon))
-        while not self.done:
-            step = self.step_index
-            self.step(ratios(self) if callable(ratios) else ratios[:, step])
-            fills[:, step] = self.shares
-        return self.record(fills / orders.quantity[:, None])
+        return run_to_end(self, ratios)
 
     @cached_property
     def _touches(self) -> tuple[Array, Array]:

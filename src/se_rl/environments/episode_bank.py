@@ -1,0 +1,173 @@
+"""A fixed bank of simulated episodes, and what does not depend on the policy in each of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.environments.task import Orders
+from se_rl.environments.worlds import QUANTITY, Bool, Episodes, Fields, Int
+from se_rl.market.profile import MarketProfile
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """What does not depend on the policy, prices as moves from the arrival: price / arrival - 1.
+
+    `mid` without any order, the arrival first; of TWAP the `fill` before fees and what is `left`
+    after the step; `void` orders are those in whose market one of the two broke: the mid stands in
+    for TWAP there.
+    """
+
+    mid: Fields  # [book, step + 1]
+    fill: Fields  # [order, step]
+    left: Fields  # [order, step]
+    void: Bool  # [order]
+
+
+@dataclass(frozen=True, eq=False)
+class BankPlan:
+    """What the episodes of a bank, and their baselines, depend on."""
+
+    horizon: int
+    agents: int
+    seed: int
+    rows: Int
+    starts: Int
+    key: bytes
+
+    @classmethod
+    def of(
+        cls,
+        profile: MarketProfile,
+        data: MarketData | None,
+        scales: FeatureScales | None,
+        *,
+        horizon: int,
+        participation: float,
+        agents: int,
+        seed: int,
+        rows: Int,
+        starts: Int,
+    ) -> BankPlan:
+        """The plan with its key, a digest of everything that the numbers depend on."""
+        settings = (astuple(profile), horizon, participation, agents, seed)
+        digest = hashlib.sha256(repr(settings).encode())
+        digest.update(np.ascontiguousarray(rows).tobytes())
+        for part in (data, scales):
+            for array in _arrays_of(part):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return cls(horizon, agents, seed, rows, starts, digest.digest())
+
+
+def _arrays_of(record: MarketData | FeatureScales | None) -> list[npt.NDArray[Any]]:
+    """The array fields of a dataclass, in order."""
+    if record is None:
+        return []
+    values = [getattr(record, field.name) for field in fields(record)]
+    return [value for value in values if isinstance(value, np.ndarray)]
+
+
+class EpisodeBank:
+    """A fixed set of episodes: what each one is, and its baseline once it is simulated (`known`).
+
+    Everything is in plain arrays. Entry i is the same episode whatever the size of the bank and
+    the order of drawing. Each entry stands for two books: its sides, and the opposite ones.
+    """
+
+    def __init__(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        self._arrays = dict(arrays)
+        self._sorted = np.argsort(self["seed"])
+
+    @classmethod
+    def make(cls, size: int, plan: BankPlan) -> EpisodeBank:
+        """Draw `size` episodes; nothing is simulated yet."""
+        agents, horizon = plan.agents, plan.horizon
+        # a stream of its own for each column, so that entries do not depend on the bank's size
+        seeds, row, start, side = (np.random.default_rng((plan.seed, part)) for part in range(4))
+        sides = np.ones((size, agents)) if agents == 1 else side.choice([1, -1], (size, agents))
+        return cls(
+            {
+                "key": np.frombuffer(plan.key, np.uint8),
+                "known": np.zeros(size, np.bool_),
+                "seed": seeds.integers(2**62, size=size),
+                "row": row.choice(plan.rows, size),
+                "start": start.choice(plan.starts, size),
+                "side": sides.astype(np.int8),
+                "mid": np.zeros((size, horizon + 1), np.float32),
+                "fill": np.zeros((2, size, agents, horizon), np.float32),
+                "left": np.zeros((2, size, agents, horizon), np.float32),
+                "void": np.zeros((2, size, agents), np.bool_),
+            }
+        )
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> EpisodeBank:
+        """A bank of another process, whose arrays may be mapped read-only."""
+        return cls(arrays)
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Everything, for `from_arrays`; the arrays are the bank's own, not copies."""
+        return dict(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self["seed"])
+
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        return self._arrays[name]
+
+    def find(self, episodes: Episodes) -> tuple[Int, Int] | None:
+        """Entry and half (0: its sides, 1: the opposite) of every book.
+
+        None where a book is not in the bank.
+        """
+        seeds = episodes.book_seeds
+        orders = episodes.orders
+        agents = self["side"].shape[1]
+        place = np.searchsorted(self["seed"], seeds, sorter=self._sorted)
+        entry = self._sorted[np.minimum(place, len(self) - 1)]
+        side = orders.side.reshape(-1, agents)
+        half = (side[:, 0] != self["side"][entry, 0]).astype(np.int64)
+        same = (side == self["side"][entry] * (1 - 2 * half)[:, None]).all(axis=1)
+        same &= self["seed"][entry] == seeds
+        same &= self["row"][entry] == orders.row[::agents]
+        same &= self["start"][entry] == orders.start[::agents]
+        return (entry, half) if same.all() else None
+
+    def episodes(self, entry: Int, *, horizon: int) -> Episodes:
+        """The books of these entries, then their opposites."""
+        sides = self["side"][entry]
+        agents = sides.shape[1]
+        row = np.tile(np.repeat(self["row"][entry], agents), 2)
+        start = np.tile(np.repeat(self["start"][entry], agents), 2)
+        both = np.concatenate([sides, -sides]).ravel()
+        orders = Orders(row, start, both, np.full(len(both), QUANTITY), horizon)
+        return Episodes(orders, np.tile(self["seed"][entry], 2))
+
+    def store(self, entry: Int, baseline: Baseline) -> None:
+        """Keep the baseline of `episodes(entry)`, whose halves have their mids in common."""
+        if not self["known"].flags.writeable:  # mapped read-only: what is new stays with us
+            self._arrays = {name: array.copy() for name, array in self._arrays.items()}
+        shape = (2, len(entry), self["side"].shape[1], -1)
+        self["mid"][entry] = baseline.mid
+        self["fill"][:, entry] = baseline.fill.reshape(shape)
+        self["left"][:, entry] = baseline.left.reshape(shape)
+        self["void"][:, entry] = baseline.void.reshape(shape[:3])
+        self["known"][entry] = True
+
+    def baseline(self, entry: Int, half: Int) -> Baseline:
+        """What is known of these books."""
+        steps = self["fill"].shape[3]
+        return Baseline(
+            mid=self["mid"][entry],
+            fill=self["fill"][half, entry].reshape(-1, steps),
+            left=self["left"][half, entry].reshape(-1, steps),
+            void=self["void"][half, entry].ravel(),
+        )

@@ -1,0 +1,143 @@
+"""The simulated markets of a batch of orders: started warm, told what to do from outside.
+
+A script (`twin.py`) says where each market's value goes and how fast it trades. Prices are whole
+ticks inside a market; here they become currency. With `shadow` every market exists a second time,
+on the same random numbers and without our orders.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.environments.market_pool import WarmPool, trade_bar
+from se_rl.environments.task import Orders
+from se_rl.environments.twin import Script, SessionTwin, free_script
+from se_rl.market import participants as at
+from se_rl.market.profile import FIXED, MarketProfile
+
+Array = npt.NDArray[np.float64]
+Int = npt.NDArray[np.int64]
+
+
+class ScriptedMarkets:
+    """Twins of the sessions of `data`, or free markets without it; `agents` orders share one."""
+
+    def __init__(
+        self,
+        data: MarketData | None,
+        *,
+        profile: MarketProfile | None,
+        scales: FeatureScales | None,
+        agents: int,
+        shadow: bool,
+    ) -> None:
+        self.twin = None if data is None else SessionTwin(data, scales)
+        self.pool = WarmPool(profile or MarketProfile(), agents=agents, quiet=data is not None)
+        self.agents = agents
+        self.shadow = shadow
+        self.markets = self.pool.markets(1)
+
+    def start(self, orders: Orders, seeds: Int) -> None:
+        """Copy warm states into the markets (the same ones into their shadows), write scripts."""
+        self.count = len(seeds)
+        both = np.tile(seeds, 2) if self.shadow else seeds.copy()
+        if self.markets.n != len(both):
+            self.markets = self.pool.markets(len(both))
+        warm = self.pool.start(self.markets, both)[: self.count]
+        leads = orders.take(np.arange(self.count) * self.agents)
+        self.script = self._free(leads, warm) if self.twin is None else self._of_twin(leads)
+        self.pool.widen(
+            self.markets, spread_ticks=self.script.spread, best_lots=self.script.best_lots
+        )
+        copies = (1, len(both) // self.count)
+        path = np.rint(self.script.value_ticks * FIXED).astype(np.int64)
+        pace = self.script.activity * self.markets.events_per_bar[: self.count]
+        self._drift = np.tile(np.diff(path, axis=0, prepend=0), copies)
+        self._events = np.tile(np.rint(pace).astype(np.int64), copies)
+
+    @property
+    def mid_ticks(self) -> Array:
+        """The mids of our markets."""
+        return self.markets.mid_ticks[: self.count]
+
+    @property
+    def broken(self) -> npt.NDArray[np.bool_]:
+        """Orders whose market broke."""
+        return self.per_order(self.markets.broken[: self.count])
+
+    def price(self, ticks: Array) -> Array:
+        """Ticks [..., market] in currency."""
+        return self.script.reference * (1.0 + (ticks - self._anchor) * self.script.tick)
+
+    def order_price(self, ticks: Array) -> Array:
+        """Ticks [order] in currency."""
+        by_market = ticks.reshape(self.count, self.agents).T
+        return self.price(by_market).T.ravel()
+
+    def order_ticks(self, price: Array, *, farthest: int) -> Int:
+        """Currency [order] as whole ticks, at most `farthest` from the anchor."""
+        reference = self.per_order(self.script.reference)
+        away = (price / reference - 1.0) / self.per_order(self.script.tick)
+        ticks = self.per_order(self._anchor) + np.clip(away, -farthest, farthest)
+        return np.rint(ticks).astype(np.int64)
+
+    def tick_currency(self) -> Array:
+        """One tick of each order's market in currency."""
+        return self.per_order(self.script.tick * self.script.reference)
+
+    def per_order(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Values per market as values per order."""
+        return values if self.agents == 1 else np.repeat(values, self.agents, axis=0)
+
+    def wishes(self) -> tuple[Int, Int]:
+        """Empty wishes [market, agent, wish], and a view of our orders' rows; shadows get none."""
+        whole = np.zeros((self.markets.n, self.agents, at.WISH_FIELDS), np.int64)
+        return whole, whole[: self.count].reshape(-1, at.WISH_FIELDS)
+
+    def trade(self, wishes: Int, *, step: int) -> tuple[dict[str, Array], Int]:
+        """One bar: its record by name [market], and the answers [order, answer] to our wishes."""
+        now = slice(step, step + 1)
+        bars, answers = trade_bar(
+            self.markets, wishes, drift=self._drift[now], events=self._events[now]
+        )
+        record = {name: values[0].astype(np.float64) for name, values in bars.items()}
+        return record, self._own(answers)
+
+    def trade_at_once(self, wishes: Int) -> Int:
+        """Our wishes alone, without any event of the market: the answers [order, answer]."""
+        nothing = np.zeros((1, self.markets.n), np.int64)
+        return self._own(trade_bar(self.markets, wishes, drift=nothing, events=nothing)[1])
+
+    def run_without_orders(self, steps: int) -> dict[str, Int]:
+        """The window from a fresh start with nobody executing: bars [step, market] by name."""
+        return self.markets.run(steps, drift=self._drift, events=self._events)[0]
+
+    def _own(self, answers: Int) -> Int:
+        """[order, answer] of the answers [bar, market, agent, answer] of one bar."""
+        return answers[0, : self.count].reshape(-1, answers.shape[-1])
+
+    def _free(self, leads: Orders, warm: Int) -> Script:
+        """Scripts of markets with news of their own; their past is that of the warm states."""
+        pool = self.pool
+        self._anchor = self.mid_ticks
+        return free_script(
+            pool.mid_ticks[:, warm],
+            pool.volume_lots[:, warm] / pool.usual_volume_lots,
+            horizon=leads.horizon,
+            volatility_ticks=pool.volatility_ticks,
+        )
+
+    def _of_twin(self, leads: Orders) -> Script:
+        """Scripts of the sessions that the orders trade in."""
+        assert self.twin is not None
+        self._anchor = self.markets.sim.state[: self.count, at.VALUE] / FIXED
+        return self.twin.script(
+            leads,
+            volatility_ticks=self.pool.volatility_ticks,
+            usual_volume_lots=self.pool.usual_volume_lots,
+        )
