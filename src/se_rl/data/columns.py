@@ -1,5 +1,4 @@
-"""Rows of bars as they stand in a source: what a user may say about them, their columns, and
-dataframes as columns.
+"""Rows of bars as they stand in a source, and dataframes as such rows.
 
 Nothing here is checked against a session grid; data/frames.py refuses, repairs and places the rows.
 """
@@ -9,58 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.calendar import CHINA, LABELS, TIME_ZONES, US, SessionGrid, infer_grid
+from se_rl.data.calendar import CHINA, TIME_ZONES, US, SessionGrid, infer_grid
 from se_rl.data.market_data import PRICE_FIELDS, Array, DataError
+from se_rl.data.read_options import INFER_ALL, ReadOptions
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SYMBOL_NAMES, TIME_NAMES = ("symbol", "ticker", "code"), ("timestamp", "datetime", "time", "date")
+SYMBOL_NAMES = ("symbol", "ticker", "code")
+TIME_NAMES = ("timestamp", "datetime", "time", "date")
 """Column names, in lower case, that hold the symbol and the time; the first one found counts."""
 
 _DIGIT_FORMATS = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S", 17: "%Y%m%d%H%M%S%f"}
 _EPOCH_UNITS: dict[int, Any] = {10: "s", 13: "ms", 16: "us", 19: "ns"}
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReadOptions:
-    """What a source does not say about itself; None means inferred. `repair` mends rows and counts
-    what it did."""
-
-    exchange: str | None = None
-    bar_minutes: int | None = None
-    bar_label: str | None = None
-    time_zone: str | None = None
-    adjusted: bool | None = None
-    symbol: str | None = None
-    repair: bool = False
-
-    def __post_init__(self) -> None:
-        if self.exchange is not None and self.exchange not in TIME_ZONES:
-            raise DataError(
-                f"exchange {self.exchange!r} is unknown; use one of {', '.join(TIME_ZONES)}"
-            )
-        if self.bar_label is not None and self.bar_label not in LABELS:
-            raise DataError(
-                f"bar label {self.bar_label!r} is unknown; use one of {', '.join(LABELS)}"
-            )
-        if self.bar_minutes is not None and self.bar_minutes < 1:
-            raise DataError(f"a bar of {self.bar_minutes} minutes cannot be; use 1 or more")
-        try:
-            ZoneInfo(self.time_zone or "UTC")
-        except (KeyError, ValueError, OSError):
-            raise DataError(
-                f"time zone {self.time_zone!r} is unknown; use a name such as America/New_York"
-            ) from None
-
-
-INFER_ALL = ReadOptions()
-"""The default options: strict, everything inferred."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,21 +45,16 @@ REVERSAL = 0.11
 """Share of a stock-specific move on mean volume that is undone later."""
 _REVERSAL_MINUTES, _SURPRISE_CAP = 5.0, 3.0
 _VOLATILITY_MINUTES = np.array([5.0, 100.0, 2_000.0])
-_TAIL_DEGREES, _TAIL_CAP, _MOVE_LIMIT = (
-    7.0,
-    5.0,
-    0.1,
-)  # both limits are symmetric: no drift comes from them
+_TAIL_DEGREES = 7.0
+_TAIL_CAP = 5.0  # this limit and the next are symmetric: no drift comes from them
+_MOVE_LIMIT = 0.1
 _VOLUME_NOISE_SD, _SIZE_NOISE_SD = 0.55, 0.7
-_MONEY_PER_PRINT = (
-    100e3  # a minute that usually trades x times this is silent with probability exp(-x)
-)
+# a minute that usually trades x times this is silent with probability exp(-x)
+_MONEY_PER_PRINT = 100e3
 _TICK = 0.01
 _FIRST_DAY = np.datetime64("2024-01-02")
-_SPREAD_OUT = (
-    0.7548776662466927,
-    0.5698402909980532,
-)  # steps of a sequence that fills the unit square evenly
+# steps of a sequence that fills the unit square evenly
+_SPREAD_OUT = (0.7548776662466927, 0.5698402909980532)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,5 +1,4 @@
-"""Books: preallocated order books, and the CPU callers that run messages through the kernel
-(layout: price_levels.py).
+"""Books: preallocated order books, and the CPU callers that run messages through the kernel.
 
 A message is a row of six integers, in the order of `MESSAGE_FIELDS`: kind (LIMIT, IOC, MARKET,
 CANCEL, REPLACE), side (BUY 0, SELL 1), price in ticks, quantity, owner (>= 0) and id. CANCEL and
@@ -26,8 +25,7 @@ MESSAGE_FIELDS = ("kind", "side", "price", "quantity", "owner", "id")
 CPU_JIT = nb.njit(  # type: ignore[call-overload]
     nogil=True, forceinline=True, _nrt=False, error_model="numpy"
 )
-"""How the kernel is compiled for CPUs: inlined and without reference counting, worth a factor of
-four."""
+"""How the kernel is compiled for CPUs: inlined, without reference counting; four times faster."""
 
 CPU = make_kernel(CPU_JIT)
 """The kernel for CPU callers, those of other modules too."""
@@ -52,10 +50,8 @@ def _replay_one(book, slots, messages, b):  # type: ignore[no-untyped-def]
             ):
                 book.meta[b, at.UNKNOWN] += 1
                 continue
-        side, price = (
-            messages[stream, m, 1] & 1,
-            messages[stream, m, 2],
-        )  # & 1: the compiler sees that it is no -1
+        side = messages[stream, m, 1] & 1  # & 1: the compiler sees that it is no -1
+        price = messages[stream, m, 2]
         slot = _handle(
             book, b, slot, kind, side, price, messages[stream, m, 3], messages[stream, m, 4], ident
         )
