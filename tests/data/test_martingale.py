@@ -26,7 +26,9 @@ def test_sizes_stay_and_signs_are_those_of_one_coin_for_all_symbols() -> None:
 
 
 def test_bars_keep_their_form_and_spreads_their_width() -> None:
-    twin = martingale_twin(DATA, np.random.default_rng(1))  # MarketData checks open, high, low, close
+    twin = martingale_twin(
+        DATA, np.random.default_rng(1)
+    )  # MarketData checks open, high, low, close
     assert DATA.bid is not None and DATA.ask is not None
     assert twin.bid is not None and twin.ask is not None
     np.testing.assert_allclose(np.log(twin.ask / twin.bid), np.log(DATA.ask / DATA.bid), atol=1e-9)

@@ -54,7 +54,7 @@ class LearnedBaseline:
         return replace(
             self.runs[0],
             record=self.record,
-            distinct_actions=min(run.distinct_actions for run in self.runs),
+            slices=min((run.slices for run in self.runs), key=len),
             **_means(self.runs, EXECUTED_FIELDS),
         )
 

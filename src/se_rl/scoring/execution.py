@@ -57,7 +57,8 @@ class Executed:
 
     `gain` is the order's, `twap_gain` TWAP's on the same episode; both have the news taken out:
     what the price did to the inventory that nobody could have timed (a control variate: it changes
-    the error of a mean, not the mean).
+    the error of a mean, not the mean). `slices` are the distinct actions, in TWAP slices of what
+    was left.
     """
 
     record: ExecutionRecord
@@ -65,8 +66,13 @@ class Executed:
     twap_gain: Array
     forced: Array
     passive: Array
-    distinct_actions: int
+    slices: frozenset[float]
     clusters: npt.NDArray[np.int64]
+
+    @property
+    def distinct_actions(self) -> int:
+        """How many different slices were traded: 1 for a policy that collapsed to a schedule."""
+        return len(self.slices)
 
     def over_twap(self) -> Estimate:
         """Mean gain over TWAP with its error.
@@ -80,7 +86,7 @@ class Executed:
     def twap(self) -> Executed:
         """TWAP by market orders on the same episodes, as if it had been executed."""
         zeros = np.zeros_like(self.forced)
-        return replace(self, gain=self.twap_gain, forced=zeros, passive=zeros, distinct_actions=1)
+        return replace(self, gain=self.twap_gain, forced=zeros, passive=zeros, slices=frozenset({1.0}))
 
     def summary(self) -> dict[str, Any]:
         """Costs in bps (lower is better) and what the policy does."""
@@ -142,7 +148,7 @@ def execute(
         np.where(void, np.nan, BPS * twap_gain),
         forced,
         passive,
-        len(actions),
+        frozenset(actions),
         _by_seed(episodes, n) if clusters is None else clusters,
     )
 

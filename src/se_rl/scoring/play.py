@@ -8,7 +8,7 @@ fresh process. Simulated markets have nothing in common but the clock, so they a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,100 +17,119 @@ import numpy.typing as npt
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import ExecutionRecord, Orders
 from se_rl.environments.worlds import Episodes, World
-from se_rl.scoring.execution import Actor, Executed, execute
+from se_rl.scoring.execution import Actor, Array, Executed, execute
+from se_rl.scoring.seating import Seated, seats_of
 
 Index = npt.NDArray[np.int64]
-Watch = Callable[[Actor, Index], Actor]
-"""Wraps the actor of one group, whose orders stand at these places of the batch."""
+Open = Callable[[str, int, int], Actor]
+"""Opens the policy in a fresh process: the world's name, the horizon, the most rows of a batch."""
+Watch = Callable[[Actor, int], Actor]
+"""Wraps the policy for one group, given the number of rows in its batch."""
 
 
 def moments(orders: Orders, *, sessions: int) -> list[Index]:
     """The places of the orders of each moment, in order of time; a moment is a day and a first bar."""
     day = orders.row % sessions
-    by_time = np.lexsort((np.arange(len(orders)), orders.start, day))
-    key = np.stack([day[by_time], orders.start[by_time]])
+    by_time = np.lexsort((orders.start, day))  # stable: the order of the batch inside a moment
+    key = np.stack([day[by_time], orders.start[by_time]])  # [2, order]
     changes = np.flatnonzero((np.diff(key, axis=1) != 0).any(axis=0)) + 1
-    return [np.asarray(part, np.int64) for part in np.split(by_time, changes)]
+    return np.split(by_time, changes)
 
 
-def play_in_time(
+def play(
     world: World,
     episodes: Episodes,
-    open_actor: Callable[[Orders], Actor],
+    open_policy: Open,
     *,
+    agents: int = 1,
     watch: Watch = lambda actor, _: actor,
 ) -> Executed:
-    """Execute the episodes with a policy that `open_actor` opens for some of the orders.
-
-    The same process goes on from group to group while time only moves forward.
-    """
-    if not isinstance(world, StaticWorld):
-        everybody = np.arange(len(episodes))
-        actor = open_actor(episodes.orders)
-        try:
-            return execute(world, watch(actor, everybody), episodes)
-        finally:
-            actor.close()
-    parts = list(_in_turn(world, episodes.orders, open_actor, watch))
-    return _joined(episodes.orders, parts)
-
-
-def _in_turn(
-    world: StaticWorld,
-    orders: Orders,
-    open_actor: Callable[[Orders], Actor],
-    watch: Watch,
-) -> Iterator[tuple[Index, Executed]]:
-    """Each group with what became of it."""
-    sessions = len(world.data.dates)
-    groups = moments(orders, sessions=sessions)
-    largest = max(groups, key=len)
-    actor: Actor | None = None
-    seen_until = (-1, 0)  # the latest (day, bar) that the present process may have seen
+    """Execute the episodes; on history, where agents share no book, `agents` of one window talk."""
+    if isinstance(world, StaticWorld):
+        turn = _Turn(world, episodes.orders, open_policy, agents=agents, watch=watch)
+        return _joined(episodes.orders, list(turn.play()))
+    actor = open_policy(world.name, world.horizon, len(episodes))
     try:
-        for group in groups:
-            mine = orders.take(group)
-            begins = (int(mine.row[0]) % sessions, int(mine.start[0]))
-            if actor is not None and begins < seen_until:
-                actor.close()
-                actor = None
-            if actor is None:
-                actor = open_actor(orders.take(largest))
-            yield group, execute(world, watch(actor, group), Episodes(mine))
-            seen_until = max(seen_until, (begins[0], begins[1] + mine.horizon))
+        return execute(world, watch(actor, len(episodes)), episodes)
     finally:
-        if actor is not None:
-            actor.close()
+        actor.close()
 
 
-def _joined(orders: Orders, parts: list[tuple[Index, Executed]]) -> Executed:
+class _Turn:
+    """Groups of orders in turn; the process goes on from group to group while time moves forward."""
+
+    def __init__(
+        self,
+        world: StaticWorld,
+        orders: Orders,
+        open_policy: Open,
+        *,
+        agents: int,
+        watch: Watch,
+    ) -> None:
+        self._world = world
+        self._orders = orders
+        self._open = open_policy
+        self._agents = agents
+        self._watch = watch
+        self._sessions = len(world.data.dates)
+
+    def play(self) -> Iterator[tuple[Index, Executed]]:
+        """Each group with what became of it."""
+        groups = moments(self._orders, sessions=self._sessions)
+        seats = [self._seats(group) for group in groups]
+        rows = max(map(len, seats))
+        policy: Actor | None = None
+        seen_until = (-1, 0)  # the latest (day, bar) that the present process may have seen
+        try:
+            for group, seated in zip(groups, seats, strict=True):
+                orders = self._orders.take(group)
+                begins = self._begins(orders)
+                if policy is not None and begins < seen_until:
+                    policy.close()
+                    policy = None
+                if policy is None:
+                    policy = self._open(self._world.name, self._world.horizon, rows)
+                    seen_until = begins
+                watched = self._watch(policy, len(seated))
+                actor = watched if self._agents == 1 else Seated(watched, seated, len(group))
+                yield group, execute(self._world, actor, Episodes(orders))
+                seen_until = max(seen_until, (begins[0], begins[1] + orders.horizon))
+        finally:
+            if policy is not None:
+                policy.close()
+
+    def _begins(self, orders: Orders) -> tuple[int, int]:
+        """The day and the first bar of a group."""
+        return int(orders.row[0]) % self._sessions, int(orders.start[0])
+
+    def _seats(self, group: Index) -> Index:
+        """Which order of the group sits at each row of the policy's batch."""
+        return seats_of(self._orders.take(group), self._agents, sessions=self._sessions)
+
+
+def _joined(orders: Orders, parts: Sequence[tuple[Index, Executed]]) -> Executed:
     """The groups' results in the order of the batch."""
     place = np.argsort(np.concatenate([group for group, _ in parts]))
+    runs = [run for _, run in parts]
 
-    def whole(name: str) -> npt.NDArray[np.float64]:
-        values = [getattr(run, name) for _, run in parts]
-        return np.concatenate(values)[place]
-
-    def recorded(name: str) -> npt.NDArray[np.float64]:
-        values = [getattr(run.record, name) for _, run in parts]
+    def whole(values: Sequence[Array]) -> Array:
         return np.concatenate(values)[place]
 
     record = ExecutionRecord(
         orders,
-        recorded("gross_price"),
-        recorded("net_price"),
-        recorded("leftover"),
-        recorded("fills"),
+        whole([run.record.gross_price for run in runs]),
+        whole([run.record.net_price for run in runs]),
+        whole([run.record.leftover for run in runs]),
+        whole([run.record.fills for run in runs]),
     )
-    distinct = frozenset[float]().union(*[run.slices for _, run in parts])
-    pair = np.arange(len(orders)) % (len(orders) // 2)  # a buy and a sell of the same window
     return replace(
-        parts[0][1],
+        runs[0],
         record=record,
-        gain=whole("gain"),
-        twap_gain=whole("twap_gain"),
-        forced=whole("forced"),
-        passive=whole("passive"),
-        slices=distinct,
-        clusters=pair,
+        gain=whole([run.gain for run in runs]),
+        twap_gain=whole([run.twap_gain for run in runs]),
+        forced=whole([run.forced for run in runs]),
+        passive=whole([run.passive for run in runs]),
+        slices=frozenset[float]().union(*[run.slices for run in runs]),
+        clusters=np.arange(len(orders)) % (len(orders) // 2),  # a buy and a sell of one window
     )
