@@ -11,6 +11,7 @@ ends its design with the reason. The check sees actions alone, so a design canno
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -157,20 +158,17 @@ def _moved(watched: Watched, tables: Index, step: int, ratio: Array, offset: Arr
 def martingale_p(gains_by_day: Array) -> tuple[float, float, float]:
     """Mean and standard error of daily gains on martingale days, and how likely so much is by luck."""
     days = len(gains_by_day)
+    if days < 2:
+        return math.nan, math.nan, 1.0
     mean = float(gains_by_day.mean())
-    se = float(gains_by_day.std(ddof=1) / np.sqrt(days)) if days > 1 else float("inf")
+    se = float(gains_by_day.std(ddof=1) / np.sqrt(days))
     if se < 1e-12:
         return mean, se, 1.0 if mean <= 1e-9 else 0.0
     return mean, se, float(stats.t.sf(mean / se, days - 1))
 
 
-def judged(
-    *,
-    alone: float,
-    strangers: float,
-    gains_by_day: Array,
-) -> FraudCheck:
-    """The verdict on one policy, or on the trainings of one design together."""
+def judged(*, alone: float, strangers: float, gains_by_day: Array) -> FraudCheck:
+    """The verdict on the trainings of one design; `gains_by_day` [day] is empty without history."""
     mean, se, p = martingale_p(gains_by_day)
     reason = ""
     if p < MARTINGALE_P:

@@ -1,0 +1,169 @@
+"""The plays behind the fraud check: the panel of the last rung, simulated orders, and martingale twins.
+
+Built once per run; `FraudTrials.check` then takes the trained policies of one design.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.features import FeatureScales
+from se_rl.data.market_data import MarketData
+from se_rl.data.martingale import martingale_twin
+from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.task import order_pairs
+from se_rl.environments.worlds import Episodes, World
+from se_rl.scoring.execution import Actor, Array
+from se_rl.scoring.fraud_check import (
+    TABLES,
+    FraudCheck,
+    Recorder,
+    Watched,
+    check_actions,
+    joined,
+    judged,
+)
+from se_rl.scoring.play import Open, moments, play
+from se_rl.scoring.static_panel import StaticPanel
+
+DAYS = 16
+"""Martingale days that the check plays at least: few days are repeated with other coins."""
+LOOK_BACK = 6
+"""Sessions before the first played one that features may look back to."""
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryTrial:
+    """The last rung's days of history, as the check plays them."""
+
+    data: MarketData
+    dates: npt.NDArray[np.integer]
+    horizon: int
+    scales: FeatureScales
+    agents: int = 1
+
+
+class FraudTrials:
+    """Plays the policies of a design again; `seed` decides samples, shuffles and coins."""
+
+    def __init__(
+        self,
+        history: HistoryTrial | None,
+        simulated: tuple[World, Episodes] | None,
+        *,
+        seed: int,
+    ) -> None:
+        self._history = history
+        self._simulated = simulated
+        self._seed = seed
+
+    def check(self, policies: Sequence[Open]) -> FraudCheck:
+        """Play every policy alone, among strangers and on martingale days; the worst of them counts."""
+        alone = 0.0
+        strangers = 0.0
+        for open_policy in policies:
+            for moved in self._moved(open_policy):
+                alone = max(alone, moved[0])
+                strangers = max(strangers, moved[1])
+        return judged(alone=alone, strangers=strangers, gains_by_day=self._gains(policies))
+
+    def _moved(self, open_policy: Open) -> list[tuple[float, float]]:
+        """How far the policy's actions move on history and in simulated markets."""
+        found = []
+        if self._history is not None:
+            panel = self._panel
+            agents = self._history.agents
+            groups = len(moments(panel.orders, sessions=len(self._window.dates)))
+            sample = _Sample(-(-TABLES // groups), agents, seed=self._seed)
+            orders = Episodes(panel.orders)
+            play(panel.world, orders, open_policy, agents=agents, watch=sample.watch)
+            found.append(self._compared(sample.watched(), panel.world, open_policy))
+        if self._simulated is not None:
+            world, episodes = self._simulated
+            sample = _Sample(TABLES, world.agents, seed=self._seed)
+            play(world, episodes, open_policy, watch=sample.watch)
+            found.append(self._compared(sample.watched(), world, open_policy))
+        return found
+
+    def _compared(
+        self, watched: Watched, world: World, open_policy: Open
+    ) -> tuple[float, float]:
+        def fresh(rows: int) -> Actor:
+            return open_policy(world.name, world.horizon, rows)
+
+        return check_actions(watched, fresh, seed=self._seed)
+
+    def _gains(self, policies: Sequence[Open]) -> Array:
+        """[martingale day]: the gain over TWAP, the mean over the policies."""
+        if self._history is None:
+            return np.empty(0)
+        by_day = []
+        for panel in self._martingales:
+            orders = Episodes(panel.orders)
+            runs = []
+            for open_policy in policies:
+                run = play(panel.world, orders, open_policy, agents=self._history.agents)
+                runs.append(panel.gain_by_day(run))
+            by_day.append(np.mean(runs, axis=0))
+        return np.concatenate(by_day)
+
+    @cached_property
+    def _window(self) -> MarketData:
+        """The played days, and those before that features look back to."""
+        assert self._history is not None
+        data = self._history.data
+        first = int(np.flatnonzero(data.dates == self._history.dates[0])[0])
+        last = int(np.flatnonzero(data.dates == self._history.dates[-1])[0])
+        return data.select(dates=data.dates[max(0, first - LOOK_BACK) : last + 1])
+
+    @cached_property
+    def _panel(self) -> StaticPanel:
+        return self._panel_of(self._window)
+
+    @cached_property
+    def _martingales(self) -> list[StaticPanel]:
+        """Twins of the panel with other coins, enough for DAYS days."""
+        assert self._history is not None
+        copies = math.ceil(DAYS / len(self._history.dates))
+        panels = []
+        for copy in range(copies):
+            rng = np.random.default_rng((self._seed, copy))
+            panels.append(self._panel_of(martingale_twin(self._window, rng)))
+        return panels
+
+    def _panel_of(self, data: MarketData) -> StaticPanel:
+        history = self._history
+        assert history is not None
+        world = StaticWorld(
+            data, horizon=history.horizon, dates=history.dates, scales=history.scales
+        )
+        return StaticPanel(world, order_pairs(data, history.horizon, dates=history.dates))
+
+
+class _Sample:
+    """Watches a few tables of every group that is played."""
+
+    def __init__(self, tables: int, agents: int, *, seed: int) -> None:
+        self._tables = tables
+        self._agents = agents
+        self._rng = np.random.default_rng(seed)
+        self._recorders: list[Recorder] = []
+
+    def watch(self, actor: Actor, rows: int) -> Actor:
+        """The actor of one group, with some of its tables watched."""
+        count = rows // self._agents
+        chosen = self._rng.choice(count, min(count, self._tables), replace=False)
+        places = (chosen[:, None] * self._agents + np.arange(self._agents)).ravel()
+        recorder = Recorder(actor, places)
+        self._recorders.append(recorder)
+        return recorder
+
+    def watched(self) -> Watched:
+        """All tables of all groups."""
+        return joined([recorder.watched(self._agents) for recorder in self._recorders])
