@@ -47,7 +47,7 @@ from se_rl.rl.policy_file import read_weights
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.scoring import final_test
 from se_rl.scoring.execution import ConstantSchedule
-from se_rl.scoring.validation import Open
+from se_rl.scoring.play import Open
 
 QUICK = {"worlds": "static", "horizon": 60, "promoted": 2}
 ORDERS = np.random.default_rng(0)

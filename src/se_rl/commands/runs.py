@@ -243,7 +243,7 @@ def _replay(options: argparse.Namespace) -> int:
             else [options.design]
         )
         found = replay(options.folder, names, rung=options.rung, unsafe=options.unsafe, say=say)
-    equal = all(one.equal and one.future_blind for one in found)
+    equal = all(one.equal and one.future_blind and one.fraud.passed for one in found)
     if options.json:
         designs = []
         for one in found:
@@ -260,6 +260,8 @@ def _replay(options: argparse.Namespace) -> int:
     print_rows("replayed", rows)
     same = sum(bool(row["same bits"]) for row in rows)
     print(f"{same} of {len(rows)} evaluations gave the same bits")
+    for one in found:
+        print(f"{one.design}: fraud check {one.fraud.reason or 'passed'}")
     return 0 if equal else FAILED
 
 

@@ -25,9 +25,9 @@ from se_rl.rl.policy import Neutral
 from se_rl.rl.policy_file import load_policy, read_weights
 from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
 from se_rl.scoring.checks import bound_checks, identity_checks, require
-from se_rl.scoring.execution import Actor, execute
+from se_rl.scoring.execution import Actor
 from se_rl.scoring.order_scores import Score
-from se_rl.scoring.seating import Seated, seats_of
+from se_rl.scoring.play import play
 
 POLICY = "*.policy"
 OWN_SCALES = "features are scaled by the evaluated days themselves: the data has no train days"
@@ -58,10 +58,16 @@ def evaluate_policy(
             costs=Costs(half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps),
         )
         say(f"executing {len(task.orders):,} orders with {path.name}")
-        seats = seats_of(task.orders, facts["shape"]["agents"], sessions=len(task.data.dates))
-        actor, isolation = _actor(path, facts, sandbox, horizon=world.horizon, rows=len(seats))
-        seated = Seated(actor, seats, len(task.orders))
-        record = execute(world, seated, Episodes(task.orders)).record
+        levels: set[str] = set()
+
+        def open_policy(_: str, horizon: int, rows: int) -> Actor:
+            actor, level = _actor(path, facts, sandbox, horizon=horizon, rows=rows)
+            levels.add(level)
+            return actor
+
+        orders = Episodes(task.orders)
+        record = play(world, orders, open_policy, agents=facts["shape"]["agents"]).record
+        isolation = ", ".join(sorted(levels))
     twap = task.score("TWAP", schedules.twap(task.orders))
     bound = task.bound()
     scores = [twap, Score(str(facts.get("name", path.stem)), task.panel, record)]

@@ -19,8 +19,9 @@ from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl.scoring.final_test import over
 from se_rl.scoring.order_scores import Score
+from se_rl.scoring.play import Open, play
 from se_rl.scoring.standing import Array
-from se_rl.scoring.validation import TEST_SEED, Open, play, simulated
+from se_rl.scoring.validation import TEST_SEED, simulated
 
 Policies = Mapping[str, Sequence[Open]]
 """For each method the policies of its training seeds."""

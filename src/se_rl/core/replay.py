@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from se_rl.config import ConfigError, load_yaml
+from se_rl.core.fraud import check_design
 from se_rl.core.run import Run
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation
+from se_rl.records.fraud import FraudCheck
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.settings import RunConfig
@@ -38,12 +40,16 @@ class ReplayedTraining:
 
 @dataclass(frozen=True)
 class ReplayedDesign:
-    """A design's trainings made again; `same_code` says whether the code is the run's own."""
+    """A design's trainings made again, and the fraud check on their policies.
+
+    `same_code` says whether the code is the run's own.
+    """
 
     design: str
     evaluations: tuple[ReplayedTraining, ...]
     isolation: str
-    same_code: bool
+    fraud: FraudCheck
+    same_code: bool = False
 
     @property
     def equal(self) -> bool:
@@ -154,7 +160,8 @@ def train_again(run: Run, candidate: Candidate, stored: Sequence[Evaluation]) ->
         verdict = "the same bits" if same else "DIFFERENT"
         run.say(f"rung {old.rung}, seed {old.seed}: {verdict}")
     levels = sorted({e.isolation for e in again.values()})
-    return ReplayedDesign(candidate.id, tuple(rows), ", ".join(levels), same_code=False)
+    fraud = check_design(run, candidate, again.values())
+    return ReplayedDesign(candidate.id, tuple(rows), ", ".join(levels), fraud)
 
 
 def _is_future_blind(run: Run, candidate: Candidate, evaluation: Evaluation) -> bool | None:

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from se_rl import __version__
 from se_rl.config import ConfigError, to_dict
 from se_rl.core.budget import Budget
 from se_rl.core.designers import Designers
+from se_rl.core.fraud import check_finalists
 from se_rl.core.iteration_summary import summarise
 from se_rl.core.operators import hashes
 from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit
@@ -38,6 +40,7 @@ from se_rl.records.results_file import read_results, write_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.settings import RunConfig
 from se_rl.report.run_page import run_page
+from se_rl.scoring.fraud_trials import FraudTrials
 
 NAIVE_REWARD = naive_reward_source()
 
@@ -133,9 +136,13 @@ class Run:
         self.say(f"search ended ({reason}); the last rung")
         naive = self._naive_design()
         finalists = self.search.ladder.finals([naive])
-        champion = self.search.ladder.champion(finalists)
-        results = write_up(self, reason, finalists, champion=champion, naive=naive.id)
-        self._event("finished", "finished", {"stop_reason": reason, "best": results.best})
+        checks = check_finalists(self, finalists)
+        passed = [name for name in finalists if checks[name].passed]
+        champion = self.search.ladder.champion(passed)
+        results = write_up(
+            self, reason, finalists, champion=champion, naive=naive.id, checks=checks
+        )
+        self.store_event("finished", "finished", {"stop_reason": reason, "best": results.best})
         write_results(self.folder.results, results)
         write_text(self.folder.report, run_page(self.folder.path))
         return read_results(self.folder.results)
@@ -143,6 +150,11 @@ class Run:
     def close(self) -> None:
         """End the processes that train."""
         self.training_pool.close()
+
+    @cached_property
+    def fraud_trials(self) -> FraudTrials:
+        """The plays of the fraud check, made when the first finalist is checked."""
+        return self.training_pool.validation.fraud_trials(self.config.seed)
 
     @property
     def code(self) -> str:
@@ -166,7 +178,7 @@ class Run:
             "version": __version__,
             "isolation": "unsafe" if self.training_pool.unsafe else "locked",
         }
-        self._event("run_started", "run_started", facts)
+        self.store_event("run_started", "run_started", facts)
 
     def _require_same(self, what: str, *, then: str, now: str) -> None:
         if then == now:
@@ -189,7 +201,7 @@ class Run:
         if kind == "evaluated":
             self.left(self.budget.seconds_left())
             if self.archive.find("estimate") is None:
-                self._event("estimate", "estimate", asdict(self.budget.estimate()))
+                self.store_event("estimate", "estimate", asdict(self.budget.estimate()))
 
     def _after_iteration(self, iteration: int, brought: Mapping[str, Any]) -> None:
         """Store an outer iteration with one execution of the best design, and write the page anew."""
@@ -200,7 +212,7 @@ class Run:
             step=brought["changed"],
             iteration=iteration,
         )
-        is_new = self._event("iteration", key_of("iteration", iteration), to_plain(summary))
+        is_new = self.store_event("iteration", key_of("iteration", iteration), to_plain(summary))
         self._store_execution()
         # The page of an old iteration is not written again: it would read files of later iterations, which may be
         # damaged until the loop comes to them and makes them anew.
@@ -225,9 +237,10 @@ class Run:
         path = self.training_pool.with_retries(
             lambda: self.training_pool.validation.execution(policy)
         )
-        self._event("execution", key, {"candidate": name, **path})
+        self.store_event("execution", key, {"candidate": name, **path})
 
-    def _event(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:
+    def store_event(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:
+        """Write an event to the journal unless it stands there, and hand it on; whether it is new."""
         is_new = self.archive.append(kind, key, payload)
         self.tell(kind, payload, stored=not is_new)
         return is_new

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from se_rl.core import final_tables
 from se_rl.core.final_tables import TestTable
 from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
+from se_rl.records.fraud import FraudCheck
 from se_rl.records.plain import from_plain
 from se_rl.records.results import (
     NAIVE_METHOD,
@@ -29,7 +30,7 @@ from se_rl.records.results_file import NoResults, read_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.scoring import final_test
-from se_rl.scoring.validation import Open
+from se_rl.scoring.play import Open
 
 if TYPE_CHECKING:
     from se_rl.core.run import Run
@@ -42,6 +43,7 @@ def write_up(
     *,
     champion: str,
     naive: str,
+    checks: Mapping[str, FraudCheck],
     notes: Sequence[str] = (),
 ) -> RunResults:
     """Open the test set for the chosen design and state what the run found.
@@ -70,7 +72,13 @@ def write_up(
             raise
         note = f"design {champion} was chosen, but its policy failed on the test days: {error}"
         return write_up(
-            run, reason, finalists, champion=ladder.default.id, naive=naive, notes=(note,)
+            run,
+            reason,
+            finalists,
+            champion=ladder.default.id,
+            naive=naive,
+            checks=checks,
+            notes=(note,),
         )
     results = _results(run, table, champion=champion, dynamic=_dynamic(run, policies))
     results = replace(
@@ -78,10 +86,20 @@ def write_up(
         stop_reason=reason,
         test_openings=openings,
         finalists=final_test.finalists_table(ladder, finalists),
-        notes=(*notes, *table.notes),
+        fraud_checks=checks,
+        notes=(*_frauds(checks), *notes, *table.notes),
     )
     verdict = final_test.verdict(results, ladder.climbed[champion], ladder.default.id)
     return replace(results, verdict=verdict)
+
+
+def _frauds(checks: Mapping[str, FraudCheck]) -> list[str]:
+    """A line for every finalist that the fraud check threw out."""
+    found = []
+    for name, check in checks.items():
+        if not check.passed:
+            found.append(f"design {name} failed the fraud check: {check.reason}")
+    return found
 
 
 def _results(

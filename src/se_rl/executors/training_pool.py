@@ -36,8 +36,9 @@ from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.sandbox.lockdown import SandboxError
+from se_rl.scoring.play import Open
 from se_rl.scoring.standing import Array, Regimes
-from se_rl.scoring.validation import Open, Validation
+from se_rl.scoring.validation import Validation
 
 T = TypeVar("T")
 POLL_SECONDS = 0.05

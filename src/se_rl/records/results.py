@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from se_rl.records.fraud import FraudCheck
+
 RESULTS_VERSION = 1
 """The form of results.json that this se-rl writes; a file without `schema_version` has this form too."""
 OURS = "SE-RL (best design)"
@@ -243,6 +245,7 @@ class RunResults:
     spa_p: float = math.nan
     selection: Selection = field(default_factory=Selection)
     finalists: tuple[FinalistRow, ...] = ()
+    fraud_checks: Mapping[str, FraudCheck] = field(default_factory=dict)
     learning: LearningCurve = field(default_factory=LearningCurve)
     seeds: SeedsUsed = field(default_factory=SeedsUsed)
     isolation: str = ""

@@ -86,7 +86,9 @@ class Executed:
     def twap(self) -> Executed:
         """TWAP by market orders on the same episodes, as if it had been executed."""
         zeros = np.zeros_like(self.forced)
-        return replace(self, gain=self.twap_gain, forced=zeros, passive=zeros, slices=frozenset({1.0}))
+        return replace(
+            self, gain=self.twap_gain, forced=zeros, passive=zeros, slices=frozenset({1.0})
+        )
 
     def summary(self) -> dict[str, Any]:
         """Costs in bps (lower is better) and what the policy does."""

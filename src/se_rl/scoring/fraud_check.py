@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from se_rl.records.fraud import FraudCheck
 from se_rl.scoring.execution import Actor
 
 Array = npt.NDArray[np.float64]
@@ -30,23 +31,6 @@ SLICES, TICKS = 1e-3, 1e-2
 """How far rounding may move an action: the ratio in TWAP slices of what is left, the limit in ticks."""
 MARTINGALE_P = 1e-4
 """A gain on martingale twins that is less likely than this is no luck."""
-
-
-@dataclass(frozen=True)
-class FraudCheck:
-    """What the check measured; `reason` is "" for a policy that passed."""
-
-    reason: str
-    alone_slices: float
-    strangers_slices: float
-    martingale_bps: float
-    martingale_se: float
-    martingale_p: float
-
-    @property
-    def passed(self) -> bool:
-        """Whether nothing speaks against the policy."""
-        return not self.reason
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +83,14 @@ class Recorder:
 
     def watched(self, agents: int) -> Watched:
         """The chosen rows, whole tables of neighbours."""
-
-        def by_table(steps: Sequence[npt.NDArray[np.floating]]) -> npt.NDArray[np.floating]:
-            stacked = np.stack(steps)  # [step, row, ...]
-            shape = (len(stacked), -1, agents, *stacked.shape[2:])
-            return np.swapaxes(stacked.reshape(shape), 0, 1)  # [table, step, agent, ...]
-
-        observations = by_table(self.observations).astype(np.float32)
-        return Watched(observations, by_table(self.ratio), by_table(self.offset))
+        observations = np.stack(self.observations)  # [step, row, field]
+        steps, rows, fields = observations.shape
+        tables = (steps, rows // agents, agents)
+        return Watched(
+            observations.reshape(*tables, fields).swapaxes(0, 1),
+            np.stack(self.ratio).reshape(tables).swapaxes(0, 1),
+            np.stack(self.offset).reshape(tables).swapaxes(0, 1),
+        )
 
 
 def joined(parts: Sequence[Watched]) -> Watched:

@@ -13,8 +13,9 @@ from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes
 from se_rl.records.settings import RunConfig
-from se_rl.scoring.execution import Actor, Array, execute
-from se_rl.scoring.validation import Open, opened
+from se_rl.scoring.execution import Actor
+from se_rl.scoring.fraud_check import Recorder
+from se_rl.scoring.play import Open, play
 
 
 def future_blind(
@@ -27,17 +28,22 @@ def future_blind(
     day = max(0, len(data.dates) - 2)
     dates = data.dates[day : day + 1]
     orders = order_pairs(data, config.horizon, dates=dates)
+    orders = orders.take(orders.start == orders.start.min())
     agents = config.agents if config.scenario == "multi" else 1
-    first = orders.start == orders.start.min()
     steps = config.horizon // 2
-    bar = int(orders.start.min()) + steps
+    bar = int(orders.start[0]) + steps
     seen = []
     for bars in (data, shuffled_future(data, day, bar, rng=np.random.default_rng(seed))):
         world = StaticWorld(bars, horizon=config.horizon, dates=dates, scales=scales)
-        actor = _WatchedActor(opened(world, orders, open_policy, agents=agents))
-        execute(world, actor, Episodes(orders))
-        actor.close()
-        seen.append(np.stack([step[first] for step in actor.actions[: steps + 1]]))
+        recorders: list[Recorder] = []
+
+        def watch(actor: Actor, rows: int, kept: list[Recorder] = recorders) -> Actor:
+            kept.append(Recorder(actor, np.arange(rows)))
+            return kept[-1]
+
+        play(world, Episodes(orders), open_policy, agents=agents, watch=watch)
+        actions = np.stack([recorders[0].ratio, recorders[0].offset])  # [2, step, row]
+        seen.append(actions[:, : steps + 1])
     return bool(np.array_equal(seen[0], seen[1]))
 
 
@@ -59,22 +65,3 @@ def shuffled_future(
             changed[:, day + 1 :] = value[:, day + 1 :, later]
             arrays[field.name] = changed
     return replace(data, **arrays)  # type: ignore[arg-type]
-
-
-class _WatchedActor:
-    """An actor whose actions are kept, a row per order: the ratio and the price's offset."""
-
-    def __init__(self, inner: Actor) -> None:
-        self._inner = inner
-        self.actions: list[Array] = []
-
-    def start(self, n: int, horizon: int) -> None:
-        self._inner.start(n, horizon)
-
-    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
-        ratio, offset = self._inner.act(observation)
-        self.actions.append(np.stack([ratio, offset], axis=-1))
-        return ratio, offset
-
-    def close(self) -> None:
-        self._inner.close()

@@ -7,7 +7,6 @@ bps over TWAP on the same pair.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,16 +15,15 @@ import numpy.typing as npt
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.dynamic_world import DynamicWorld
-from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.task import Orders, order_pairs
-from se_rl.environments.worlds import Episodes, World
+from se_rl.environments.task import order_pairs
+from se_rl.environments.worlds import Episodes
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
-from se_rl.scoring.execution import Actor, Executed, execute
-from se_rl.scoring.order_scores import Panel, Score, twap_weights
-from se_rl.scoring.seating import Seated, seats_of
+from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
+from se_rl.scoring.play import Open, play
 from se_rl.scoring.standing import Array
+from se_rl.scoring.static_panel import StaticPanel, paired
 
 VALID_SEED = 2
 """Seed of the simulated episodes that the search scores on (training uses 1)."""
@@ -35,48 +33,6 @@ TEST_SEED = 3
 """Seed of the simulated episodes that stay sealed."""
 SEARCH_DAYS = 0.6
 """Share of the validation days that the search sees; the last rung scores on the others."""
-Open = Callable[[str, int, int], Actor]
-"""Opens the policy for a world: its name, the horizon, the number of orders."""
-
-
-class StaticPanel:
-    """Orders on some days of history, and what TWAP gets on them."""
-
-    def __init__(self, world: StaticWorld, orders: Orders) -> None:
-        data = world.data
-        self.world = world
-        self.orders = orders
-        self.panel = Panel.of(data, orders, benchmark="vwap" if data.volume is not None else "twap")
-        record = StaticCore(data).execute(orders, ratios_from_weights(twap_weights(orders)))
-        twap = Score("TWAP", self.panel, record)
-        self._twap_pa = twap.pa(gross=True)  # [order]
-        self._twap_common_pa = twap.common_pa()  # [order]
-
-    def scores(self, run: Executed) -> dict[str, Array]:
-        """The specific and the whole gain over TWAP by pair of orders, and the pairs' days."""
-        own = Score("own", self.panel, run.record)
-        total = own.pa(gross=True) - self._twap_pa
-        # specific = total - common: what the choice of moments for this very symbol earned
-        specific = total - (own.common_pa() - self._twap_common_pa)
-        half = len(total) // 2
-        return {
-            "static": paired(specific),
-            "static_total": paired(total),
-            "static_day": self.panel.day[:half].astype(np.float64),
-        }
-
-    def regimes(self) -> dict[str, npt.NDArray[np.bool_]]:
-        """Pairs by how far the price went inside their window: the calm and the wild half."""
-        price = self.panel.price[: len(self.orders) // 2]  # [pair, step]
-        width = (price.max(axis=1) - price.min(axis=1)) / price.mean(axis=1)
-        calm = width <= np.median(width)
-        return {"calm": calm, "wild": ~calm}
-
-
-def paired(values: npt.NDArray[np.float64]) -> Array:
-    """The mean of both sides: order i and its opposite, half a batch away."""
-    half = len(values) // 2
-    return (values[:half] + values[half:]) / 2.0
 
 
 class Validation:
@@ -92,6 +48,8 @@ class Validation:
     ) -> None:
         self.config = config
         self.data = data
+        self.scales = scales
+        self.dates = dates
         self._panels: dict[bool, StaticPanel] = {}  # by whether a rung is fresh
         self._simulated: dict[tuple[bool, int, int], tuple[DynamicWorld, Episodes]] = {}
         if not config.weights["static"]:
@@ -152,6 +110,21 @@ class Validation:
             "benchmark_price": float(benchmark),
         }
 
+    def fraud_trials(self, seed: int) -> FraudTrials:
+        """The plays of the fraud check, on the days and simulated orders of the last rung."""
+        last = self.config.rungs.last
+        history = None
+        if self._panels:
+            history = HistoryTrial(
+                self.data,
+                day_blocks(self.dates)[1],
+                self.config.horizon,
+                self.scales,
+                self.agents,
+            )
+        simulated_orders = self._episodes(last, 1) if self.config.weights["dynamic"] else None
+        return FraudTrials(history, simulated_orders, seed=seed)
+
     def _episodes(self, rung: Rung, size: int) -> tuple[DynamicWorld, Episodes]:
         """The simulated orders of a rung; rungs that are not fresh and have as many share them."""
         key = (rung.fresh, rung.episodes, size)
@@ -180,29 +153,6 @@ def simulated(
         seed=seed,
     )
     return world, world.bank.episodes(np.arange(len(world.bank)), horizon=world.horizon)
-
-
-def play(world: World, episodes: Episodes, open_policy: Open, *, agents: int = 1) -> Executed:
-    """Execute the episodes with a policy that is opened for them and closed again.
-
-    `agents` of it talk to each other.
-    """
-    actor = opened(world, episodes.orders, open_policy, agents=agents)
-    try:
-        return execute(world, actor, episodes)
-    finally:
-        actor.close()
-
-
-def opened(world: World, orders: Orders, open_policy: Open, *, agents: int = 1) -> Actor:
-    """The policy for these orders.
-
-    On history, where agents share no book, those of one window talk.
-    """
-    if not isinstance(world, StaticWorld) or agents == 1:
-        return open_policy(world.name, world.horizon, len(orders))
-    seats = seats_of(orders, agents, sessions=len(world.data.dates))
-    return Seated(open_policy(world.name, world.horizon, len(seats)), seats, len(orders))
 
 
 def day_blocks(
