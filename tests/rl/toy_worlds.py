@@ -58,7 +58,8 @@ class ToyWorld:
 class CheapHalf(ToyWorld):
     """The price is better in one half of the horizon; the signal says which.
 
-    Without a signal nobody can beat TWAP. With two agents in a book only the first is told: the second must hear it from the first.
+    Without a signal nobody can beat TWAP. With two agents in a book only the first is
+    told: the second must hear it from the first.
     """
 
     def __init__(self, horizon: int = 8, *, agents: int = 1, noise: float = 0.0) -> None:
