@@ -1,7 +1,7 @@
-"""Searches the market profile whose realism card lies in the bands: CMA-ES on fixed seeds, then a
-card on fresh ones.
+"""Searches the market profile whose realism card lies in the bands, by CMA-ES on fixed seeds.
 
-    python benchmarks/calibrate_market.py [--minutes 20] [--seed 0] [--effort 0.1] [--from PROFILE.yaml]
+    python benchmarks/calibrate_market.py [--minutes 20] [--seed 0] [--effort 0.1]
+        [--from PROFILE.yaml]
 
 Needs the package `cma`. Prints the best profile as YAML and its facts on seeds that the search
 never saw.
@@ -30,7 +30,8 @@ from se_rl.market.profile import MarketProfile
 
 Float = npt.NDArray[np.float64]
 
-# What the search may move: the numbers that the facts lean on most, in ranges where displayed imbalance still matters.
+# What the search may move: the numbers that the facts depend on most, in ranges where displayed
+# imbalance still matters.
 LINEAR = {
     "parent_share": (0.2, 0.9),
     "parent_tail": (1.3, 2.2),
@@ -91,17 +92,20 @@ def main() -> None:
 def search(
     start: MarketProfile, *, minutes: float, seed: int, effort: float, spread: float
 ) -> MarketProfile:
-    """The profile with the smallest loss that CMA-ES finds on one set of seeds in the given time."""
+    """The profile with the smallest loss that CMA-ES finds on one set of seeds in this time."""
     warnings.filterwarnings("ignore", module="cma")
     options = {"bounds": [0.0, 1.0], "seed": seed + 1, "verbose": -9, "timeout": minutes * 60}
     strategy = cma.CMAEvolutionStrategy(to_unit(start), spread, options)
-    best, lowest, started = start, np.inf, time.monotonic()
+    best = start
+    lowest = np.inf
+    started = time.monotonic()
     while not strategy.stop():
         points = strategy.ask()
         losses = [loss(to_profile(x, start), seed=seed, effort=effort) for x in points]
         strategy.tell(points, losses)
         if min(losses) < lowest:
-            lowest, best = min(losses), to_profile(points[int(np.argmin(losses))], start)
+            lowest = min(losses)
+            best = to_profile(points[int(np.argmin(losses))], start)
         print(
             f"{time.monotonic() - started:.0f} s: loss {lowest:.3f} {rounded(best)}",
             file=sys.stderr,
@@ -111,7 +115,10 @@ def search(
 
 
 def loss(profile: MarketProfile, *, seed: int, effort: float) -> float:
-    """Sum of squared distances to the bands in half-widths, a small pull to their centres, and the traders' honesty."""
+    """Sum of squared distances to the bands in half-widths, with a small pull to their centres.
+
+    Informed traders must earn, makers must not lose, few markets may break, and none may be slow.
+    """
     gathered = gather(profile, seed=seed, effort=effort)
     evidence = gathered.evidence
     total = 0.0
@@ -119,9 +126,8 @@ def loss(profile: MarketProfile, *, seed: int, effort: float) -> float:
         aims = fact.bands | EXTRA.get(fact.name, {})
         for (low, high), value in zip(aims.values(), fact.measure(evidence), strict=True):
             total += _violation(value, low, high)
-    informed = evidence.wealth[:, 0].mean() / (
-        evidence.wealth[:, 0].std(ddof=1) / np.sqrt(len(evidence.wealth)) + 1e-9
-    )
+    earned = evidence.wealth[:, 0]
+    informed = earned.mean() / (earned.std(ddof=1) / np.sqrt(len(earned)) + 1e-9)
     total += max(0.0, 3.0 - informed) ** 2 / 9.0
     total += max(0.0, -estimate(evidence.wealth[:, 1])[0]) > 0
     total += 20.0 * float((~gathered.orders.kept).mean()) + gathered.broken

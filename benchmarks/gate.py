@@ -1,14 +1,15 @@
-"""How honest the selection is: whole searches among designs whose truth is known, through the
-ladder's own code.
+"""How far selection can be trusted: whole searches among designs whose truth is known.
 
-    python benchmarks/gate.py [--searches 500] [--designs 64] [--preset standard] [--seed 0] [--json]
+    python benchmarks/gate.py [--searches 500] [--designs 64] [--preset standard] [--seed 0]
+        [--json]
 
-No training: a workshop draws the scores that trainings would have brought. Orders share most of
-their noise, training seeds add theirs, and how a design stands after a short training says
-something, not all, of how it stands in the end (figures: `World`). In the null case no design is
-better than the default in the end, though some learn faster; else truths are drawn with a standard
-deviation of 0.6 bps. Every search screens all designs, promotes the best of each batch, holds the
-last rung on fresh days, picks a champion and opens the test days once.
+The searches go through the ladder's own code. Nothing is trained: a planted training pool draws the
+scores that trainings would have brought. Orders share most of their noise, training seeds add
+theirs, and how a design stands after a short training says something, not all, of how it stands in
+the end (figures: `World`). In the null case no design is better than the default in the end, though
+some learn faster; else truths are drawn with a standard deviation of 0.6 bps. Every search screens
+all designs, promotes the best of each batch, holds the last rung on fresh days, picks a champion
+and opens the test days once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ TEST = 3
 
 @dataclass(frozen=True)
 class World:
-    """What scores are made of, in bps: 5 per order of which 80 % of the variance is shared by all designs on an order."""
+    """What scores are made of, in bps.
+
+    5 per order, of which all designs share 80 % of the variance.
+    """
 
     shared_sd: float = 4.47
     own_sd: float = 2.24
@@ -51,12 +55,18 @@ class World:
 
 
 class PlantedTrainingPool:
-    """Stands where trainings would: scores from `effects`, a design's true gain over the default at each rung."""
+    """Stands in for trainings: scores from `effects`, each design's true gain at every rung."""
 
     def __init__(
-        self, effects: Mapping[str, Sequence[float]], *, seed: int, world: World | None = None
+        self,
+        effects: Mapping[str, Sequence[float]],
+        *,
+        seed: int,
+        world: World | None = None,
     ) -> None:
-        self.effects, self.seed, self.world = effects, seed, world or World()
+        self.effects = effects
+        self.seed = seed
+        self.world = world or World()
         self.trainings = [0, 0, 0]
         self._kept: dict[str, Array] = {}
 
@@ -82,7 +92,10 @@ class PlantedTrainingPool:
         )
 
     def scores(self, name: str, rung: int, seed: int, *, block: int) -> dict[str, Array]:
-        """What a design's training at a rung gets on a block of days; the first two rungs see the same days."""
+        """What a design's training at a rung gets on a block of days.
+
+        The first two rungs see the same days.
+        """
         block = max(block, 1)
         luck = self.world.seed_sd * float(self._noise("luck", name, rung, seed, size=1)[0])
         level = self.effects[name][rung] + luck
@@ -177,14 +190,14 @@ def search_once(
 def _on_test_days(
     training_pool: PlantedTrainingPool, ours: str, theirs: str, *, rung: Rung
 ) -> Gain:
-    mine, default = (
-        [training_pool.scores(name, rung.index, seed, block=TEST) for seed in range(rung.seeds)]
-        for name in (ours, theirs)
-    )
-    day = mine[0]["static_day"].astype(np.int64)
-    return over(
-        [scores["static"] for scores in mine], [scores["static"] for scores in default], day
-    )
+    """Our gain over theirs on the test days, seed by seed."""
+    mine = []
+    default = []
+    for seed in range(rung.seeds):
+        scores = training_pool.scores(ours, rung.index, seed, block=TEST)
+        mine.append(scores["static"])
+        default.append(training_pool.scores(theirs, rung.index, seed, block=TEST)["static"])
+    return over(mine, default, scores["static_day"].astype(np.int64))
 
 
 def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
@@ -192,14 +205,13 @@ def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
 
     def level(name: str) -> float:
         last = config.rungs.last
-        runs = [
-            training_pool.scores(name, last.index, seed, block=last.index)
-            for seed in range(last.seeds)
-        ]
-        return sum(
-            weight * float(np.mean([run[world] for run in runs]))
-            for world, weight in config.weights.items()
-        )
+        runs = []
+        for seed in range(last.seeds):
+            runs.append(training_pool.scores(name, last.index, seed, block=last.index))
+        total = 0.0
+        for world, weight in config.weights.items():
+            total += weight * float(np.mean([run[world] for run in runs]))
+        return total
 
     return max(training_pool.effects, key=level)
 
@@ -207,18 +219,22 @@ def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
 def campaign(
     config: RunConfig, *, searches: int, designs: int, seed: int = 0
 ) -> dict[str, dict[str, float]]:
-    """Means over many searches, with the standard error of each under `NAME_se`; the null case and planted truths."""
+    """Means over many searches, in the null case and with planted truths.
+
+    The standard error of each stands under `NAME_se`.
+    """
     found = {}
     for case in ("null", "planted"):
-        rows = [
-            search_once(config, designs, null=case == "null", seed=seed + i)
-            for i in range(searches)
-        ]
-        values = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-        errors = {
-            f"{name}_se": float(value.std() / np.sqrt(searches)) for name, value in values.items()
-        }
-        found[case] = {name: float(value.mean()) for name, value in values.items()} | errors
+        rows = []
+        for i in range(searches):
+            rows.append(search_once(config, designs, null=case == "null", seed=seed + i))
+        means = {}
+        errors = {}
+        for name in rows[0]:
+            value = np.array([row[name] for row in rows])
+            means[name] = float(value.mean())
+            errors[f"{name}_se"] = float(value.std() / np.sqrt(searches))
+        found[case] = means | errors
     return found
 
 
@@ -238,15 +254,17 @@ def table(found: Mapping[str, Mapping[str, float]]) -> str:
     """The campaign as markdown, with standard errors."""
     lines = ["| | unit | no design is better | planted truths |", "|---|---|--:|--:|"]
     for name, (title, scale, unit) in ROWS.items():
-        cells = (
-            f"{scale * case[name]:.{1 + (unit == 'bps')}f} ± {scale * case[f'{name}_se']:.{1 + (unit == 'bps')}f}"
-            for case in found.values()
-        )
+        decimals = 2 if unit == "bps" else 1
+        cells = []
+        for case in found.values():
+            error = scale * case[f"{name}_se"]
+            cells.append(f"{scale * case[name]:.{decimals}f} ± {error:.{decimals}f}")
         lines.append(f"| {title} | {unit} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 def main() -> None:
+    """Run the campaign and print it."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--searches", type=int, default=500, help="whole searches per case")
     parser.add_argument("--designs", type=int, default=64, help="designs per search")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
 REQUIRED = ("torch", "numpy", "numba", "gymnasium", "pandas", "pyarrow", "arch", "plotly")
 EXTRAS = {
@@ -21,8 +21,19 @@ EXTRAS = {
 }
 
 
-def examine() -> list[dict[str, Any]]:
-    """One row per thing: name, whether it is fine, what was found, how to mend it; optional ones may be absent."""
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: whether it is fine, what was found, and the command that mends it."""
+
+    what: str
+    ok: bool
+    found: str
+    mend: str = ""
+    optional: bool = False
+
+
+def examine() -> list[Finding]:
+    """Everything that SE-RL needs or can use on this machine; optional things may be absent."""
     rows = [
         _row(
             "Python",
@@ -31,32 +42,25 @@ def examine() -> list[dict[str, Any]]:
             "install Python 3.11 or newer",
         )
     ]
-    rows += [_package(name, "make setup", optional=False) for name in REQUIRED]
-    rows += [
-        _package(name, f'pip install "se-rl[{extra}]"', optional=True)
-        for name, extra in EXTRAS.items()
-    ]
+    for name in REQUIRED:
+        rows.append(_package(name, "make setup", optional=False))
+    for name, extra in EXTRAS.items():
+        rows.append(_package(name, f'pip install "se-rl[{extra}]"', optional=True))
     return [*rows, _device(), _isolation(), _cache(), _datasets()]
 
 
-def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> dict[str, Any]:
-    return {
-        "what": what,
-        "ok": ok,
-        "found": found,
-        "mend": "" if ok else mend,
-        "optional": optional,
-    }
+def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> Finding:
+    return Finding(what, ok, found, "" if ok else mend, optional)
 
 
-def _package(name: str, mend: str, *, optional: bool) -> dict[str, Any]:
+def _package(name: str, mend: str, *, optional: bool) -> Finding:
     try:
         return _row(name, True, version(name), mend, optional=optional)
     except PackageNotFoundError:
         return _row(name, False, "not installed", mend, optional=optional)
 
 
-def _device() -> dict[str, Any]:
+def _device() -> Finding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         import torch
@@ -68,7 +72,7 @@ def _device() -> dict[str, Any]:
     return _row("device", True, f"{cores} cores, {gpu}", "")
 
 
-def _isolation() -> dict[str, Any]:
+def _isolation() -> Finding:
     from se_rl.sandbox.lockdown import isolation_level
 
     found = isolation_level()
@@ -83,7 +87,7 @@ def _isolation() -> dict[str, Any]:
     )
 
 
-def _cache() -> dict[str, Any]:
+def _cache() -> Finding:
     from se_rl.data.cache import cache_folder
 
     folder = cache_folder()
@@ -97,7 +101,7 @@ def _cache() -> dict[str, Any]:
     )
 
 
-def _datasets() -> dict[str, Any]:
+def _datasets() -> Finding:
     from se_rl.data.catalog import imported_names
 
     names = imported_names()

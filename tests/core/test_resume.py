@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,9 +16,7 @@ import pytest
 
 from se_rl.executors.local_sandbox import LocalSandbox
 from se_rl.sandbox.lockdown import Isolation, SandboxError, isolation_level, refusal
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-kill_campaign = import_module("kill_campaign")
+from se_rl_benchmarks import kill_campaign, killed_runs
 
 SMALLER = {"seeds": [1, 1, 1], "iterations": 1, "siblings": 3, "worlds": "static"}
 
@@ -66,7 +63,7 @@ def test_what_is_lost_changed_or_made_twice_is_noticed(alone: Any, tmp_path: Pat
     log = folder.with_suffix(".log")
     log.write_text(original.with_suffix(".log").read_text())
     assert kill_campaign.differences(folder, alone) == []
-    made = next(which for which, is_new in kill_campaign.acknowledged(log) if is_new)
+    made = next(which for which, is_new in killed_runs.acknowledged(log) if is_new)
     log.write_text(f"{log.read_text()}evaluated {made} new\nevaluated other/0/0 new\n")
     results = folder / "results.json"
     results.write_text(results.read_text().replace('"test_openings": 1', '"test_openings": 2'))

@@ -135,7 +135,7 @@ def test_an_unknown_kind_is_the_caller_s_mistake() -> None:
 @pytest.fixture
 def no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that can lock nothing."""
-    monkeypatch.setattr(code_validator, "Room", partial(Sandbox, layers=()))
+    monkeypatch.setattr(code_validator, "Sandbox", partial(Sandbox, layers=()))
 
 
 def test_without_a_lock_nothing_runs(no_lock: None) -> None:

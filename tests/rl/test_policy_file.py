@@ -1,4 +1,4 @@
-"""Policies on disk: what is written is read back bit for bit, what is damaged is refused in one line, nothing runs code."""
+"""Policies on disk: read back bit for bit, refused in one line where damaged, never run as code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PPO's update: the gradient derived by hand against autograd, the surrogate, and batches of several shapes."""
+"""PPO's update: the gradient by hand against autograd, the surrogate, batches of all shapes."""
 
 from __future__ import annotations
 

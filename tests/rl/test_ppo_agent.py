@@ -1,4 +1,4 @@
-"""The agent of the documented snippets: its updates start at a ratio of 1, it learns, repeats itself, and refuses in one line."""
+"""The documented agent: updates start at a ratio of 1, it learns, repeats, refuses in one line."""
 
 from __future__ import annotations
 

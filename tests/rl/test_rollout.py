@@ -1,4 +1,4 @@
-"""Rollouts repeat bit for bit, and the baseline with hindsight takes out luck without bending what is learned."""
+"""Rollouts repeat bit for bit; the hindsight baseline removes noise and bends no gradient."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def _one_thread() -> None:
 
 
 def walk(orders: int, *, seed: int, edge: float = 0.0) -> tuple[Rollout, Tensor]:
-    """Orders on a random walk whose sizes are TWAP's times one plus noise; and the noise, which is the action.
+    """Orders on a random walk, their sizes TWAP's times one plus noise; and the noise, the action.
 
-    `edge` is what one share more than TWAP's earns by itself in the first half, and loses in the second.
+    `edge` is what one share more than TWAP's earns by itself in the first half, and loses in the
+    second.
     """
     g = torch.Generator().manual_seed(seed)
     moves, noise = (
@@ -70,7 +71,7 @@ def walk(orders: int, *, seed: int, edge: float = 0.0) -> tuple[Rollout, Tensor]
 
 
 def marked(step: Any) -> Tensor:
-    """What was sold above the last price, and what the price did to the rest: nothing of the past is in it."""
+    """What was sold above the last price, and what the price did to the rest; nothing older."""
     move = step.no_order_mid - step.no_order_mid_before
     return (
         step.traded_share * (step.fill_price - step.no_order_mid_before)
@@ -83,14 +84,14 @@ def estimates_of(played: Rollout) -> Tensor:
 
 
 def slopes(estimates: Tensor, noise: Tensor) -> Tensor:
-    """The policy gradient of each order by each step's mean: advantage times score [step - 1, order].
+    """The gradient of each order by each step's mean: advantage times score [step - 1, order].
 
     The last step trades everything whatever the action.
     """
     return ((estimates - estimates.mean()) * noise)[:-1]
 
 
-def test_luck_is_most_of_the_variance_on_a_random_walk() -> None:
+def test_hindsight_explains_most_of_the_variance_on_a_random_walk() -> None:
     played, noise = walk(4000, seed=0)
     raw = estimates_of(played)
     calm = subtract_hindsight_baseline(raw, played, discount=1.0)

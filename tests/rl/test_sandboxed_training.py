@@ -1,4 +1,4 @@
-"""Training behind the lock: what each module of a design changes, the same bits inside and outside, and failures as data."""
+"""Training behind the lock: what each module changes, the same bits, and failures as data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ class Communication(nn.Module):
 IMAGINE = """
 def imagine(bars, generator):
     start = bars[:, :1, :1].log()
-    factor = torch.exp(0.3 * torch.randn((bars.shape[0], 1, 1), generator=generator, dtype=bars.dtype))
+    shape = (bars.shape[0], 1, 1)
+    factor = torch.exp(0.3 * torch.randn(shape, generator=generator, dtype=bars.dtype))
     prices = torch.exp(start + factor * (bars[..., :4].log() - start))
     return torch.cat([prices, bars[..., 4:]], -1)
 """
@@ -75,7 +76,7 @@ def trained(
     return sandbox.train(sources, training_worlds=worlds, config=CONFIG, seed=0)
 
 
-def test_the_room_trains_to_the_bits_of_this_process_and_acts_like_it(
+def test_the_sandbox_trains_to_the_bits_of_this_process_and_acts_like_it(
     sandbox: SandboxedTrainer,
 ) -> None:
     torch.set_num_threads(1)

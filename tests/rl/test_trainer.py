@@ -1,4 +1,4 @@
-"""The trainer: it learns what can be learned, repeats bit for bit, and ends with a reason when it cannot go on."""
+"""The trainer learns what can be learned, repeats bit for bit, and ends with a reason if stuck."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Traps that fool a learner or its judge: collapse, drift, features of the wrong time; and a signal that must be found.
+"""Traps that fool a learner or its judge: collapse, drift, features of the wrong time.
 
-Gains are those over TWAP on days that nobody trained on. A stock's session is one observation: the news of all stocks
-is taken out of every gain, and what is left of these made-up prices is independent between stocks.
+And a signal that must be found. Gains are those over TWAP on days that nobody trained on. A stock's
+session is one observation: the news of all stocks is taken out of every gain, and what is left of
+these made-up prices is independent between stocks.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def test_features_of_the_wrong_stock_and_day_do_not_help(planted: MarketData) ->
 
 
 def test_features_of_the_next_minute_would_be_seen_at_once(planted: MarketData) -> None:
-    """The judge is not blind: one bar of foresight gains several times what the planted signal does."""
+    """The judge is not blind: a bar of foresight gains several times what the signal does."""
     leaked = table_of(planted).copy()
     leaked[:, :-1] = leaked[:, 1:].copy()
     gain = learned(planted, leaked)

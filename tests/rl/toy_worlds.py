@@ -9,7 +9,7 @@ from se_rl.environments.worlds import Episodes
 
 
 class ToyWorld:
-    """A base: `n` orders of `horizon` steps whose inventory follows the ratios; subclasses say what a step earns."""
+    """A base: the inventory follows the ratios; subclasses say what a step earns."""
 
     name, agents, takes_price, observation_size, field_names = "static", 1, False, 3, ("reward",)
 
@@ -56,9 +56,10 @@ class ToyWorld:
 
 
 class CheapHalf(ToyWorld):
-    """The price is better in one half of the horizon; the signal says which. Without a signal nobody can beat TWAP.
+    """The price is better in one half of the horizon; the signal says which.
 
-    With two agents in a book only the first is told: the second must hear it from the first.
+    Without a signal nobody can beat TWAP. With two agents in a book only the first is
+    told: the second must hear it from the first.
     """
 
     def __init__(self, horizon: int = 8, *, agents: int = 1, noise: float = 0.0) -> None:

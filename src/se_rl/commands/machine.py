@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +177,7 @@ def _run_doctor(options: argparse.Namespace) -> int:
     from se_rl.records.files import to_json
     from se_rl.report.terminal import print_rows
 
-    rows = examine()
+    findings = examine()
+    rows = [asdict(finding) for finding in findings]
     print(to_json({"checks": rows})) if options.json else print_rows("se-rl doctor", rows)
-    return 0 if all(row["ok"] or row["optional"] for row in rows) else FAILED
+    return 0 if all(one.ok or one.optional for one in findings) else FAILED

@@ -187,7 +187,7 @@ class SERLTrainingLoop:
         }
 
     def evaluate(self) -> tuple[dict[str, float], dict[str, float]]:
-        """Metrics over the validation orders of both worlds, and PA in each; void orders are out."""
+        """Metrics over both worlds' validation orders, and PA in each; void orders are out."""
         pas = []
         leftovers = []
         pa_by_world = {}

@@ -11,7 +11,7 @@ from se_rl.llm.backends import Designer
 from se_rl.llm.design_outcomes import DesignOutcome
 from se_rl.llm.high_level_enhancement import HighLevelEnhancement
 from se_rl.llm.instruction_grammar import MACRO
-from se_rl.llm.instruction_population import Choice, new_instruction
+from se_rl.llm.instruction_population import ChosenInstruction, new_instruction
 from se_rl.llm.low_level_enhancement import LowLevelEnhancement
 from se_rl.llm.prompts import Scored, default_macro, default_micro
 from se_rl.records.enhancement import EnhancementStep, InstructionCredit, WeightUpdate
@@ -32,7 +32,9 @@ class DualLevelEnhancementKit:
         self.low = low
         self.seed = seed
 
-    def choose(self, code_type: str, rng: np.random.Generator) -> tuple[Choice, Choice]:
+    def choose(
+        self, code_type: str, rng: np.random.Generator
+    ) -> tuple[ChosenInstruction, ChosenInstruction]:
         """The macro and the micro instruction to ask for a module with.
 
         Without the high level they are always the defaults.
@@ -41,7 +43,7 @@ class DualLevelEnhancementKit:
             return self.high.choose(code_type, rng)
         macro = new_instruction(MACRO, default_macro(), operator=DEFAULT)
         micro = new_instruction(code_type, default_micro(code_type), operator=DEFAULT)
-        return Choice(macro, False), Choice(micro, False)
+        return ChosenInstruction(macro, False), ChosenInstruction(micro, False)
 
     def history(self, code_type: str, n: int = 6) -> list[Scored]:
         """Earlier designs with their scores, good and bad, for the prompt.

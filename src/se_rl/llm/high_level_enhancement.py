@@ -12,7 +12,11 @@ import numpy as np
 from se_rl.llm import instruction_grammar as wording
 from se_rl.llm.backends import Designer, LlmError
 from se_rl.llm.instruction_grammar import MACRO, Tried
-from se_rl.llm.instruction_population import Choice, InstructionPopulation, new_instruction
+from se_rl.llm.instruction_population import (
+    ChosenInstruction,
+    InstructionPopulation,
+    new_instruction,
+)
 from se_rl.llm.performance_buffer import PerformanceBuffer
 from se_rl.records.entries import Instruction
 
@@ -42,7 +46,9 @@ class HighLevelEnhancement:
         self.seed = seed
         self.evolves = evolves
 
-    def choose(self, code_type: str, rng: np.random.Generator) -> tuple[Choice, Choice]:
+    def choose(
+        self, code_type: str, rng: np.random.Generator
+    ) -> tuple[ChosenInstruction, ChosenInstruction]:
         """The macro and the micro instruction to ask for a module with."""
         return self.population.sample(MACRO, rng), self.population.sample(code_type, rng)
 

@@ -25,7 +25,7 @@ QUIET_ITERATIONS = 3
 """How long an instruction must have rested to be replayed."""
 
 
-class Choice(NamedTuple):
+class ChosenInstruction(NamedTuple):
     """An instruction that was drawn, and whether it was an old one replayed."""
 
     instruction: Instruction
@@ -142,7 +142,7 @@ class InstructionPopulation:
             account.gained *= DECAY
             account.weight *= DECAY
 
-    def sample(self, kind: str, rng: np.random.Generator) -> Choice:
+    def sample(self, kind: str, rng: np.random.Generator) -> ChosenInstruction:
         """Draw one instruction of a kind by credit.
 
         With chance `replay`, draw instead any that was neither added nor drawn of late.
@@ -154,7 +154,7 @@ class InstructionPopulation:
         chances = None if replayed else self._chances(members)
         chosen = pool[int(rng.choice(len(pool), p=chances))]
         chosen.touched = self._now
-        return Choice(chosen.instruction, replayed)
+        return ChosenInstruction(chosen.instruction, replayed)
 
     def parents(self, kind: str, rng: np.random.Generator, *, n: int) -> list[Instruction]:
         """Up to n different instructions of a kind, drawn by credit; this is no use of them."""

@@ -46,7 +46,7 @@ class ComparedNumber:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MarketComparison:
     """The simulated market beside a real one; a tick counts as `bps_per_tick`."""
 
     name: str
@@ -55,7 +55,7 @@ class Comparison:
     wasserstein: dict[str, float]
 
 
-def against(evidence: Evidence, data: MarketData | BookHistory) -> Comparison:
+def against(evidence: Evidence, data: MarketData | BookHistory) -> MarketComparison:
     """The same statistics of both markets; the simulated side is scaled to the real volatility."""
     real = _from_book(data) if isinstance(data, BookHistory) else _from_bars(data)
     moves = np.diff(evidence.mid)
@@ -80,7 +80,7 @@ def against(evidence: Evidence, data: MarketData | BookHistory) -> Comparison:
         ):
             name = f"sign autocorrelation near lag {lag:.0f}"
             rows.append(ComparedNumber(name, float(real_acf), float(acf)))
-    return Comparison(real.name, bps_per_tick, tuple(rows), distances)
+    return MarketComparison(real.name, bps_per_tick, tuple(rows), distances)
 
 
 def _shape(moves: Float) -> dict[str, float]:

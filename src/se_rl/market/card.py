@@ -12,7 +12,7 @@ import numpy as np
 from se_rl.data.books import BookHistory
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.market import card_tests as tests
-from se_rl.market.against import Comparison
+from se_rl.market.against import MarketComparison
 from se_rl.market.against import against as compare_with
 from se_rl.market.card_tests import CardTest
 from se_rl.market.evidence import GROUPS, SIGN_LAGS, Evidence, gather
@@ -68,7 +68,7 @@ class RealismCard:
     tests: tuple[CardTest, ...]
     grid: tuple[GridCell, ...]
     state_rule: StateRuleResult
-    against: Comparison | None
+    against: MarketComparison | None
     scales: Scales
     curves: Curves
     profile: MarketProfile

@@ -33,7 +33,7 @@ class Sim(NamedTuple):
     numbers: Array  # [profiles, NUMBERS] int64: the integers that the kernel reads of each profile
 
 
-class Event(NamedTuple):
+class ParticipantEvent(NamedTuple):
     """Something that happens at random: events per unit, and the column of its threshold.
 
     The rate takes the profile and the number of order slots in a book.
@@ -48,7 +48,7 @@ _accounts = Layout()
 _streams = Layout()
 _state = Layout()
 _numbers = Layout()
-_events: list[Event] = []
+_events: list[ParticipantEvent] = []
 _parameters: dict[int, Callable[[MarketProfile], float]] = {}
 _tables: dict[int, Callable[[MarketProfile], Float]] = {}
 
@@ -56,7 +56,7 @@ _tables: dict[int, Callable[[MarketProfile], Float]] = {}
 def _event(name: str, rate: Callable[[MarketProfile, int], float]) -> int:
     """Declare an event; the column of the draw below which it happens (and no earlier one does)."""
     column = _numbers.take()
-    _events.append(Event(name, rate, column))
+    _events.append(ParticipantEvent(name, rate, column))
     return column
 
 

@@ -25,6 +25,7 @@ from se_rl.modules.kinds import KINDS
 from se_rl.modules.kinds.kind import BEHAVIOUR, Floats, Recorded
 from se_rl.modules.loading import load_module
 from se_rl.modules.module_probe import ModuleProbe, is_out_of_memory
+from se_rl.sandbox.message import Content
 from se_rl.sandbox.worker import shared_data
 
 LINE_LENGTH = 480
@@ -64,7 +65,7 @@ def probe(source: str, code_type: str, recorded: Recorded, *, salt: int = 0) -> 
     return RuntimeVerdict("", trial.digest.hexdigest(), behaviour, tuple(trial.warnings))
 
 
-def probe_in_sandbox(payload: dict[str, Any]) -> dict[str, Any]:
+def probe_in_sandbox(payload: Content) -> Content:
     """`probe` as the sandbox calls it: the source comes as bytes, the recorded steps are shared as
     "recorded"."""
     source = payload["source"].decode()

@@ -1,4 +1,4 @@
-"""Advantages: generalised advantage estimates, and the hindsight baseline that is subtracted from them."""
+"""Advantages: generalised advantage estimates, less their hindsight baseline."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def subtract_hindsight_baseline(estimates: Tensor, rollout: Rollout, *, discount
 
 
 def _hindsight_columns(rollout: Rollout, discount: float) -> Tensor:
-    """The regressors of the hindsight baseline over the kept orders, each with a mean square of 1."""
+    """The hindsight baseline's regressors over the kept orders, each with a mean square of 1."""
 
     def field(name: str) -> Tensor:
         return rollout.fields[rollout.field_names.index(name)][:, rollout.kept]  # [step, order]
@@ -109,7 +109,7 @@ def _hindsight_columns(rollout: Rollout, discount: float) -> Tensor:
 
 
 def _moves_ahead(move: Tensor, discount: float) -> Tensor:
-    """What one share, held now and sold evenly to the end, sees of the moves to come [step, order]."""
+    """What a share held now and sold evenly to the end sees of later moves [step, order]."""
     decay, distance = _decay(len(move), discount, device=move.device)
     steps_left = torch.arange(len(move), 0, -1, device=move.device)[:, None]
     # after d more steps, 1 - (1 + d) / steps_left of the share is still held

@@ -1,4 +1,4 @@
-"""A Gymnasium execution environment as a world to train in, with its own reward as the one field."""
+"""A Gymnasium execution environment as a world to train in; its own reward is the one field."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from se_rl.rl.rollout import Diverged
 
 WORLD_NAMES = ("static", "dynamic")
 OWN_SEEDS = 2
-"""Children of a training's seed that the learner uses (weights, shuffles); the worlds have the rest."""
+"""Children of a training's seed for the learner (weights, shuffles); the worlds have the rest."""
 
 
 @settings
@@ -68,7 +68,7 @@ class Learner:
     def of_design(
         cls, modules: Modules, worlds: Mapping[str, World], config: TrainConfig, *, seed: int
     ) -> Learner:
-        """A fresh policy of the design's network, to be trained as the design and the config say."""
+        """A fresh policy of the design's network, with the constants of design and config."""
         check_world_names(worlds)
         weights, shuffles = np.random.SeedSequence(seed).spawn(OWN_SEEDS)
         with torch.random.fork_rng(devices=[]):

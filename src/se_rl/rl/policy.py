@@ -1,4 +1,4 @@
-"""The policy: a design's network with the framework's heads, and the map from its outputs to orders."""
+"""The policy: a design's network with the framework's heads; its outputs as orders."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Policy(nn.Module):
         return out[:, : self.actions], out[:, self.actions], features
 
     def inbox(self, features: Tensor) -> Tensor:
-        """What each agent reads next of what all said now [B, message_size], books of neighbours."""
+        """What each agent reads next of what all in its book say now [B, message_size]."""
         said = torch.tanh(self.speak(features)).view(-1, self.agents, self.message_size)
         return self.communication(said).clamp(-1.0, 1.0).reshape(-1, self.message_size)
 

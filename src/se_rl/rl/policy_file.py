@@ -1,4 +1,4 @@
-"""Policies on disk: weights as safetensors, everything else as JSON in the file's header. No pickle.
+"""Policies on disk: weights as safetensors, the rest as JSON in the file's header; no pickle.
 
 A file is written beside its place, synced and renamed, so that no reader ever sees half of it; its
 own hash stands in the header, so that a damaged file is refused and named.

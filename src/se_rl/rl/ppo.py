@@ -1,4 +1,4 @@
-"""PPO: the clipped surrogate on batches of one or several worlds, all in the same optimiser steps."""
+"""PPO: the clipped surrogate on batches of one or several worlds, in the same optimiser steps."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class PPO:
         return float((self.policy.log_std.detach() + 0.5 * math.log(2 * math.pi * math.e)).sum())
 
     def _epoch(self, batches: Sequence[Batch]) -> Tensor:
-        """One pass over all batches; the loss's terms of each [batch, term], means over the pass."""
+        """One pass over all batches; the mean terms of each one's loss [batch, term]."""
         seen = torch.zeros((len(batches), 4), device=self.policy.log_std.device)
         shuffled = [self._shuffle(batch) for batch in batches]
         for pieces in zip(*shuffled, strict=True):
@@ -152,7 +152,7 @@ class PPO:
         return list(order.repeat(-(-parts // len(order))).tensor_split(parts))
 
     def _backward(self, batch: Batch, units: Tensor) -> Tensor:
-        """Add the gradient of one minibatch's weighted loss; the loss's terms as means over rows."""
+        """Add the gradient of a minibatch's weighted loss; the loss's terms, means over rows."""
         samples = batch.samples(units)
         rows = batch.columns.index_select(0, samples)
         if self._fused is not None:

@@ -40,7 +40,7 @@ class Rollout:
     """Which orders count: those whose market did not break."""
 
     def rewards(self, reward: Reward, *, bound: float) -> Tensor:
-        """The reward of every step [step, order]; refuses what is not finite or beyond the bound."""
+        """The reward of every step [step, order]; Diverged where not finite or beyond the bound."""
         shape = self.values.shape
         flat = shape.numel()
         named = {name: self.fields[i].reshape(-1) for i, name in enumerate(self.field_names)}

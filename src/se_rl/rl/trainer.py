@@ -182,7 +182,7 @@ class Training:
             self.balance = self.balance.moved(losses["static"], losses["dynamic"])
 
     def _batch(self, name: str, weight: float) -> tuple[Batch, float]:
-        """Play a batch of episodes and estimate its advantages; also the mean reward of an order."""
+        """Play a batch and estimate its advantages; also the mean reward of an order."""
         learner = self.learner
         sampler = self.worlds[name]
         rollout = sampler.play(learner.policy, learner.action_map)

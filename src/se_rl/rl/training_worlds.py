@@ -1,8 +1,8 @@
-"""Training grounds: the worlds of one design, made from train data and the design's own profile and imagination."""
+"""Training worlds: those of one design, from train data and its own profile and imagination."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, Literal
 
@@ -22,6 +22,9 @@ from se_rl.market.profile import MarketProfile
 from se_rl.modules.defaults import Imagine, Modules
 
 Worlds = Literal["both", "static", "dynamic"]
+Bars = npt.NDArray[np.float64]
+SCALE = "scale_"
+"""What stands before the names of scales among the arrays."""
 
 
 @settings
@@ -52,10 +55,11 @@ def make_worlds(
     bank: EpisodeBank | None = None,
     seed: int = 0,
 ) -> dict[str, World]:
-    """The design's worlds. Half of the static world's episodes are imagined where the design imagines any.
+    """The design's worlds.
 
-    `data` holds train days only, `table` their observations where they exist already, `bank` simulated episodes of the
-    default market. Raises ValueError, in one line, where imagined bars break their contract.
+    Half of the static world's episodes are imagined where the design imagines any. `data` holds
+    train days only, `table` their observations where they exist already, `bank` simulated episodes
+    of the default market. Raises ValueError, in one line, where imagined bars break their contract.
     """
     worlds: dict[str, World] = {}
     if config.worlds != "dynamic":
@@ -64,11 +68,10 @@ def make_worlds(
                 "the static world needs data; give some or train in the dynamic world alone"
             )
         real = StaticWorld(data, horizon=config.horizon, scales=scales, table=table)
-        worlds["static"] = (
-            real
-            if modules.imagine is None
-            else MixedWorld([real, _imagined(modules.imagine, real, scales, seed)])
-        )
+        worlds["static"] = real
+        if modules.imagine is not None:
+            imagined = _imagined(modules.imagine, real, scales, seed)
+            worlds["static"] = MixedWorld([real, imagined])
     if config.worlds != "static":
         known = bank if modules.profile == MarketProfile() else None
         worlds["dynamic"] = dynamic_world(config, profile=modules.profile, bank=known)
@@ -97,34 +100,30 @@ def _imagined(
     imagine: Imagine, real: StaticWorld, scales: FeatureScales | None, seed: int
 ) -> StaticWorld:
     """The same train days with imagined bars."""
-    return StaticWorld(
-        imagined_data(real.data, numpy_imagine(imagine, seed=seed)),
-        horizon=real.horizon,
-        scales=scales,
-    )
+    data = imagined_data(real.data, numpy_imagine(imagine, seed=seed))
+    return StaticWorld(data, horizon=real.horizon, scales=scales)
 
 
-def numpy_imagine(imagine: Imagine, *, seed: int) -> Any:
+def numpy_imagine(imagine: Imagine, *, seed: int) -> Callable[[Bars], Bars]:
     """An imagination as a function of arrays, drawing from one generator of its own."""
     generator = torch.Generator().manual_seed(seed)
 
-    def made(bars: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def made(bars: Bars) -> Bars:
         with torch.no_grad():
             return imagine(torch.from_numpy(bars), generator).double().numpy()
 
     return made
 
 
-def data_arrays(data: MarketData, scales: FeatureScales) -> dict[str, Any]:
+def data_arrays(data: MarketData, scales: FeatureScales) -> dict[str, npt.NDArray[Any]]:
     """Train data as plain arrays for a locked process; symbols and dates stay behind."""
-    arrays: dict[str, Any] = {
-        f.name: np.ascontiguousarray(value)
-        for f in fields(data)
-        if isinstance(value := getattr(data, f.name), np.ndarray) and value.ndim >= 3
-    }
-    arrays |= {
-        f"scale_{f.name}": getattr(scales, f.name) for f in fields(scales) if f.name != "symbols"
-    }
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    for f in fields(data):
+        value = getattr(data, f.name)
+        if isinstance(value, np.ndarray) and value.ndim >= 3:
+            arrays[f.name] = np.ascontiguousarray(value)
+    for name in _scale_names():
+        arrays[SCALE + name] = getattr(scales, name)
     arrays["table"] = observation_table(data, scales)
     arrays["minutes"] = np.array(data.grid.minutes, np.int64)
     arrays["exchange"] = np.frombuffer(data.grid.exchange.encode(), np.uint8)
@@ -133,20 +132,24 @@ def data_arrays(data: MarketData, scales: FeatureScales) -> dict[str, Any]:
     return arrays
 
 
-def data_from_arrays(arrays: Mapping[str, Any]) -> tuple[MarketData, FeatureScales]:
+def data_from_arrays(
+    arrays: Mapping[str, npt.NDArray[Any]],
+) -> tuple[MarketData, FeatureScales]:
     """The inverse, with numbers for names."""
-    text = {name: arrays[name].tobytes().decode() for name in ("exchange", "label")}
     grid = SessionGrid(
-        text["exchange"],
+        arrays["exchange"].tobytes().decode(),
         int(arrays["bar_minutes"][0]),
-        text["label"],
-        tuple(int(m) for m in arrays["minutes"]),
+        arrays["label"].tobytes().decode(),
+        tuple(arrays["minutes"].tolist()),
     )
     symbols = tuple(f"S{i}" for i in range(len(arrays["open"])))
-    bars = {f.name: arrays[f.name] for f in fields(MarketData) if f.name in arrays}
     dates = np.arange(1, arrays["open"].shape[1] + 1, dtype=np.int32)
+    bars = {f.name: arrays[f.name] for f in fields(MarketData) if f.name in arrays}
     data = MarketData(symbols, dates, grid, **bars, provenance=Provenance("train days"))
-    return data, FeatureScales(
-        symbols,
-        **{f.name: arrays[f"scale_{f.name}"] for f in fields(FeatureScales) if f.name != "symbols"},
-    )
+    scales = {name: arrays[SCALE + name] for name in _scale_names()}
+    return data, FeatureScales(symbols, **scales)
+
+
+def _scale_names() -> list[str]:
+    """The arrays of the scales."""
+    return [f.name for f in fields(FeatureScales) if f.name != "symbols"]

@@ -19,7 +19,7 @@ from typing import Any
 from se_rl.sandbox import message
 from se_rl.sandbox.forkserver import KILL, MOST_REQUEST
 from se_rl.sandbox.lockdown import UNSAFE, Isolation, SandboxError
-from se_rl.sandbox.message import MessageError
+from se_rl.sandbox.message import Content, MessageError
 from se_rl.sandbox.worker import FAILED, OK, OUT_OF_MEMORY
 
 GRACE_SECONDS = 30.0
@@ -38,7 +38,7 @@ class Result:
     """
 
     status: str
-    value: dict[str, Any]
+    value: Content
     error: str
     seconds: float
     isolation: str
@@ -71,7 +71,7 @@ class Call:
         )
         self._asked = time.monotonic()
         self._give_up = self._asked + seconds + GRACE_SECONDS
-        self._locked: dict[str, Any] = {}
+        self._locked: Content = {}
         self._result: Result | None = None
 
     def fileno(self) -> int:
@@ -143,7 +143,7 @@ class Call:
         return False
 
     def _hear(self, text: bytes) -> None:
-        words: dict[str, Any] = (
+        words: Content = (
             json.loads(text) if text else {"refused": "the fork-server is gone; make a new sandbox"}
         )
         if "refused" in words:
@@ -168,9 +168,7 @@ def printable(text: Any, most: int = MOST_TEXT) -> str:
     ]
 
 
-def _outcome(
-    code: int, cause: str, file: int, result_bytes: int
-) -> tuple[str, dict[str, Any], str]:
+def _outcome(code: int, cause: str, file: int, result_bytes: int) -> tuple[str, Content, str]:
     """Status, value and error of a worker that has ended."""
     if cause:
         words = {
@@ -194,7 +192,7 @@ def _outcome(
         return "invalid", {}, printable(error)
 
 
-def _failure(value: dict[str, Any]) -> str:
+def _failure(value: Content) -> str:
     kind, text = value.get("error"), value.get("text", b"")
     kind = kind if isinstance(kind, str) and kind.isidentifier() else "Error"
     return (

@@ -24,6 +24,7 @@ from typing import Any
 
 from se_rl.sandbox import memory, message, worker
 from se_rl.sandbox.lockdown import die_with_parent
+from se_rl.sandbox.message import Content
 
 BUSY_SECONDS, IDLE_SECONDS = 0.02, 1.0
 """How often workers' memory, or only the parent's life, is looked at."""
@@ -72,7 +73,7 @@ def warm_up(module: str, functions: Sequence[str]) -> None:
         find(name)
 
 
-def find(name: str) -> Callable[[dict[str, Any]], Any]:
+def find(name: str) -> Callable[[Content], Any]:
     """The trusted function named `module:function`."""
     module, _, function = name.partition(":")
     return getattr(import_module(module), function)
@@ -145,7 +146,7 @@ class Server:
         worker._DATA[name] = message.decode(memory.mapped(file), copy=False)
         _tell(channel, shared=name)
 
-    def start(self, words: dict[str, Any], files: list[int]) -> None:
+    def start(self, words: Content, files: list[int]) -> None:
         """Fork a worker for one request."""
         channel, payload, result, *rest = files
         job = worker.WorkerJob(

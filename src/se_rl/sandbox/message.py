@@ -33,6 +33,10 @@ Message = Mapping[str, Any]
 lists, dicts)."""
 
 
+Content = dict[str, Any]
+"""What a message holds once it is unpacked."""
+
+
 class MessageError(ValueError):
     """Bytes that are no message, or a value that cannot become one; one line."""
 
@@ -68,7 +72,7 @@ def encode(message: Message) -> bytes:
     return b"".join(pack(message))
 
 
-def decode(frame: bytes | memoryview | Any, *, copy: bool = True) -> dict[str, Any]:
+def decode(frame: bytes | memoryview | Any, *, copy: bool = True) -> Content:
     """The message in a frame, exactly; MessageError for anything else. Without copy, arrays are
     read-only views."""
     view = memoryview(frame).cast("B")
@@ -93,7 +97,7 @@ def decode(frame: bytes | memoryview | Any, *, copy: bool = True) -> dict[str, A
     return values
 
 
-def read(file: int, limit: int) -> dict[str, Any]:
+def read(file: int, limit: int) -> Content:
     """The message at the start of a memory file that a locked process wrote, of at most `limit`
     bytes."""
     _, total = _read_head(os.pread(file, HEAD.size, 0))
@@ -127,7 +131,7 @@ def _read_head(head: bytes) -> tuple[int, int]:
     return header_bytes, total
 
 
-def _read_header(text: bytes) -> tuple[dict[str, Any], list[tuple[str, str, tuple[int, ...]]]]:
+def _read_header(text: bytes) -> tuple[Content, list[tuple[str, str, tuple[int, ...]]]]:
     try:
         header = json.loads(text)
         canonical = _dumps(header) == text  # also ends duplicate keys and lone surrogates

@@ -26,7 +26,7 @@ from typing import Any
 from se_rl.sandbox import memory, message
 from se_rl.sandbox.calls import Call, Result, printable, readable, received
 from se_rl.sandbox.lockdown import LAYERS, Isolation, SandboxError, refusal
-from se_rl.sandbox.message import Message
+from se_rl.sandbox.message import Content, Message
 
 MEMORY_BYTES, RESULT_BYTES = 2 << 30, 16 << 20
 KEPT = (
@@ -177,7 +177,7 @@ class Sandbox:
         self.stop()
 
     def _start(
-        self, request: dict[str, Any], payload: int, *, result_bytes: int, files: Sequence[int] = ()
+        self, request: Content, payload: int, *, result_bytes: int, files: Sequence[int] = ()
     ) -> Call:
         """Send a request with its payload and a place for the result; the descriptors given are
         closed here."""
@@ -189,7 +189,7 @@ class Sandbox:
         self._send(request, theirs, [payload, os.dup(result), *files])
         return call
 
-    def _send(self, request: dict[str, Any], channel: socket.socket, files: list[int]) -> None:
+    def _send(self, request: Content, channel: socket.socket, files: list[int]) -> None:
         try:
             socket.send_fds(
                 self._control, [json.dumps(request).encode()], [channel.fileno(), *files]
@@ -201,7 +201,7 @@ class Sandbox:
             for file in files:
                 os.close(file)
 
-    def _await_server(self, options: dict[str, Any], seconds: float) -> None:
+    def _await_server(self, options: Content, seconds: float) -> None:
         answer = b""
         with contextlib.suppress(OSError):  # it may have ended already
             self._control.send(json.dumps(options).encode())

@@ -20,6 +20,7 @@ import numpy as np
 
 from se_rl.sandbox import memory, message
 from se_rl.sandbox.lockdown import Isolation, SandboxError, lock
+from se_rl.sandbox.message import Content
 
 OK, FAILED, OUT_OF_MEMORY, REFUSED = 0, 11, 12, 13
 """Exit codes of a worker. They and the answer are hostile: a design may forge both, for itself
@@ -28,16 +29,16 @@ HEADER = 64
 """Bytes before the observations in a policy server's block."""
 MOST_DESCRIPTORS = 1 << 20
 """What Linux allows a process at most, unless an administrator has raised it."""
-_DATA: dict[str, dict[str, Any]] = {}
+_DATA: dict[str, Content] = {}
 
 
-def shared_data() -> dict[str, dict[str, Any]]:
+def shared_data() -> dict[str, Content]:
     """In a worker: what the parent has shared, name -> arrays (read-only, one copy for all
     workers)."""
     return _DATA
 
 
-def nothing(_: dict[str, Any]) -> dict[str, Any]:
+def nothing(_: Content) -> Content:
     """A function that does nothing, to try the lock with."""
     return {}
 
@@ -47,7 +48,7 @@ class WorkerJob:
     """What the server hands to a fresh fork; `serve` holds rows, observation and action shape of a
     policy server."""
 
-    function: Callable[[dict[str, Any]], Any]
+    function: Callable[[Content], Any]
     channel: int
     payload: int
     result: int
