@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.bar_faults import FaultKind, bar_fault
 from se_rl.data.market_data import PRICE_FIELDS, MarketData, Provenance
 from se_rl.modules.contracts import LIMITS
 
 Array = npt.NDArray[np.float64]
 ImagineBars = Callable[[Array], Array]
 """Bars [path, bar, 5] (open, high, low, close, volume) to new ones of the same shape."""
+_WORDS: dict[FaultKind, str] = {
+    "not finite": "not finite",
+    "price": "not positive in a price",
+    "volume": "negative in volume",
+    "range": "outside low <= open, close <= high",
+}
 
 
 def imagined_data(data: MarketData, imagine_bars: ImagineBars) -> MarketData:
@@ -52,20 +59,12 @@ def _checked(made: Array, real: Array) -> Array:
         raise ValueError(
             f"imagined bars have shape {result.shape}, expected {real.shape} = paths x bars x 5"
         )
-    open_, high, low, close, volume = np.moveaxis(result, -1, 0)
-    wrong = {
-        "not finite": ~np.isfinite(result).all(axis=-1),
-        "not positive in a price": ~(result[..., :4] > 0).all(axis=-1),
-        "negative in volume": ~(volume >= 0),
-        "outside low <= open, close <= high": (np.minimum(open_, close) < low)
-        | (np.maximum(open_, close) > high),
-    }
-    for what, where in wrong.items():
-        if where.any():
-            path, bar = np.argwhere(where)[0]
-            raise ValueError(
-                f"imagined bars are {what}, first in path {path}, bar {bar}: {result[path, bar].tolist()}"
-            )
+    if fault := bar_fault(result):
+        path, bar = fault.first
+        raise ValueError(
+            f"imagined bars are {_WORDS[fault.kind]}, first in path {path}, bar {bar}:"
+            f" {result[path, bar].tolist()}"
+        )
     return result
 
 
