@@ -17,7 +17,10 @@ class OrderSide(StrEnum):
 
 
 class OrderType(StrEnum):
-    """LIMIT rests what it cannot trade; IOC trades up to its price, MARKET at any price, and neither ever rests."""
+    """LIMIT rests what it cannot trade; IOC trades up to its price, MARKET at any price.
+
+    The latter two never rest.
+    """
 
     LIMIT = "limit"
     MARKET = "market"

@@ -75,8 +75,9 @@ class LimitOrderBook:
         quantity: float,
         timestamp: float | None = None,
     ) -> tuple[Order, list[Trade]]:
-        """Match an order and rest what is left of a limit order; the order and its trades, first fill first.
+        """Match an order and rest what is left of a limit order.
 
+        Returns the order and its trades, first fill first.
         A market order ignores its price. `timestamp` defaults to the order's number; priority is
         arrival order always.
         """
@@ -224,7 +225,7 @@ class LimitOrderBook:
         return shown
 
     def _settle(self, order: Order, lots: int) -> list[Trade]:
-        """Read and clear the kernel's log of this order: its trades, both orders kept up to date."""
+        """Read and clear the kernel's log of this order: its trades, both orders updated."""
         trades = []
         for row in self._books.trades().tolist():
             size = row[at.LOG_QUANTITY]
