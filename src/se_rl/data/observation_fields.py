@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.book_view import BookView
 from se_rl.data.known import Known, known_last
 
 Array = npt.NDArray[np.float64]
@@ -25,35 +25,6 @@ VOLUME_MINUTES = (1, 5)
 """Spans whose volume is observed; some of RETURN_MINUTES."""
 BOOK_LEVELS = 5
 _BIDS, _ASKS = 0, 1
-
-
-class BookView(Protocol):
-    """Simulated markets at one moment, as `environments.market_view` shows them; arrays [market].
-
-    `log_sizes` is [side * BOOK_LEVELS + level, market], bids first; `returns` and
-    `specific_returns` are [entry of RETURN_MINUTES, market].
-    """
-
-    bid: Array
-    ask: Array
-    log_open: Array
-    day_volatility: Array
-    spread_bps: Array
-    usual_spread_bps: Array
-    log_sizes: Array
-    imbalance: Array
-    returns: Array
-    specific_returns: Array
-
-    @property
-    def return_since_open(self) -> Array: ...
-    @property
-    def range_position(self) -> Array: ...
-    @property
-    def log_volatility_ratio(self) -> Array: ...
-    @property
-    def time_of_day(self) -> Array: ...
-    def log_volume_ratio(self, entry: int) -> Array: ...
 
 
 OnHistory = Callable[[Known], Array]

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from se_rl.data.bar_faults import FaultKind, bar_fault
 from se_rl.data.market_data import PRICE_FIELDS, DataError
 from se_rl.llm.backends import LlmError
+from se_rl.sandbox.message import Content
 
 if TYPE_CHECKING:
     from se_rl.sandbox.server import Sandbox
@@ -150,14 +151,14 @@ class LLM4Imagine:
         return made.value["bars"]
 
 
-def imagine_in_sandbox(payload: dict[str, Any]) -> dict[str, Any]:
+def imagine_in_sandbox(payload: Content) -> Content:
     """Imagine with a design; call it only inside a locked process that imported all it needs."""
     from se_rl.modules.loading import load_module
 
     return {"bars": _made(load_module(payload["source"].decode(), "imagination"), payload)}
 
 
-def _made(imagine: Any, payload: dict[str, Any]) -> Bars:
+def _made(imagine: Any, payload: Content) -> Bars:
     """Groups of windows, each imagined with a generator of its own."""
     import torch
 
