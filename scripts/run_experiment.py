@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from se_rl.commands.runs import ABLATIONS
+from se_rl.commands.run import ABLATIONS
 from se_rl.main import main
 
 CONTROLS = ("best-of-n", "frozen", "random")
