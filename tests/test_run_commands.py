@@ -340,7 +340,7 @@ BAD_INPUT = {
     "report: no run": ("report {home}/nowhere", "holds no run"),
     "compare: unfinished": (
         "compare {home}/several {home}",
-        "{home} has no results.json: it is no finished run",
+        "{home} has no results.json: the run has not finished",
     ),
     "compare: twice": ("compare {home}/several {home}/several", "is given twice"),
     "compare: other data": (
