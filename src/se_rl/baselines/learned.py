@@ -47,10 +47,10 @@ class LearnedBaseline:
         records = [run.record for run in self.runs]
         return replace(
             records[0],
-            gross_price=_mean([record.gross_price for record in records]),
-            net_price=_mean([record.net_price for record in records]),
-            leftover=_mean([record.leftover for record in records]),
-            fills=_mean([record.fills for record in records]),
+            gross_price=_mean(records, "gross_price"),
+            net_price=_mean(records, "net_price"),
+            leftover=_mean(records, "leftover"),
+            fills=_mean(records, "fills"),
         )
 
     @property
@@ -59,10 +59,10 @@ class LearnedBaseline:
         return replace(
             self.runs[0],
             record=self.record,
-            gain=_mean([run.gain for run in self.runs]),
-            twap_gain=_mean([run.twap_gain for run in self.runs]),
-            forced=_mean([run.forced for run in self.runs]),
-            passive=_mean([run.passive for run in self.runs]),
+            gain=_mean(self.runs, "gain"),
+            twap_gain=_mean(self.runs, "twap_gain"),
+            forced=_mean(self.runs, "forced"),
+            passive=_mean(self.runs, "passive"),
             distinct_actions=min(run.distinct_actions for run in self.runs),
         )
 
@@ -74,9 +74,9 @@ class LearnedBaseline:
         return {"over_TWAP_by_seed": gains, "seed_sd": spread, "ended_early": reasons}
 
 
-def _mean(parts: Sequence[Array]) -> Array:
-    """The mean over seeds."""
-    return np.mean(parts, axis=0)
+def _mean(parts: Sequence[object], field: str) -> Array:
+    """The mean of a field over seeds."""
+    return np.mean([getattr(part, field) for part in parts], axis=0)
 
 
 def learn(
