@@ -32,7 +32,7 @@ _DATE = re.compile(
 )
 _SYMBOL = re.compile(
     r"(?<![\w.])(?:(?:[A-Za-z]{2}\.?)?\d{5,6}(?:\.[A-Za-z]{2,4})?"
-    r"|[A-Z][A-Z0-9]+(?:[.\-/][A-Z]{1,4})?|[A-Z][.\-/][A-Z]{1,4})(?!\w)"
+    r"|[A-Z][A-Z0-9]+(?:[.\-/&][A-Z]{1,4})?|[A-Z][.\-/&][A-Z]{1,4})(?!\w)"
 )
 _TERMS = "TWAP VWAP PPO GAE EMA OHLC CNN MLP GRU LSTM RNN GELU ELU KL PA NO NOT AND OR ALL ONE"
 
