@@ -110,7 +110,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_readme_figures_are_those_of_the_pages_it_names() -> None:
     text = (REPOSITORY / "README.md").read_text()
-    found = text[text.index("## What it found") : text.index("## Five next things")]
+    found = text[text.index("## What it found") : text.index("## Where to go next")]
     pages = {REPOSITORY / page for page in re.findall(r"\]\((docs/[\w/]+\.md)\)", found)}
     known = "\n".join(page.read_text() for page in sorted(pages))
     figures = re.findall(r"\[[-\d., ]+\]|(?<![\w.])-?\d+\.\d+", re.sub(r"\]\(.*?\)", "", found))
