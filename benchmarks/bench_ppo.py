@@ -114,6 +114,7 @@ class AutogradNetwork(Network):
     """The same network with a forward of its own, which the gradient by hand does not know."""
 
     def forward(self, obs: Tensor) -> Tensor:
+        """What the default network does."""
         return super().forward(obs)
 
 

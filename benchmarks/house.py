@@ -10,40 +10,25 @@ leaves out the functions defined inside it, which count by themselves: kernels c
 from __future__ import annotations
 
 import argparse
-import ast
-import io
 import json
 import statistics
 import sys
-import tokenize
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parents[1] / "src" / "se_rl"
-COLUMNS = 100
+from se_rl_benchmarks.house_sources import (
+    COLUMNS,
+    OPEN_DICTIONARY,
+    PACKAGE,
+    SourceFile,
+    read_package,
+)
+
 FILE_LINES = 300
 FUNCTION_LINES = 60
-OPEN_DICTIONARY = "dict[str, Any]"
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@dataclass(frozen=True)
-class SourceFile:
-    """What one file contributes; `functions` and `classes` are (name, lines) and names."""
-
-    path: str
-    lines: int
-    long_lines: tuple[int, ...]
-    comprehensions: int
-    comments: int
-    open_dictionaries: int
-    classes: tuple[str, ...]
-    functions: tuple[tuple[str, int], ...]
-    undocumented: tuple[str, ...]
+COMPREHENSIONS_LIMIT = 25
 
 
 @dataclass(frozen=True)
@@ -65,133 +50,90 @@ class Measure:
         return self.value < self.limit if self.strict else self.value <= self.limit
 
 
-def read_source(path: Path, *, name: str) -> SourceFile:
-    """Measure one file."""
-    text = path.read_text()
-    tree = ast.parse(text)
-    lines = text.splitlines()
-    nodes = list(ast.walk(tree))
-    return SourceFile(
-        path=name,
-        lines=len(lines),
-        long_lines=tuple(n for n, line in enumerate(lines, 1) if len(line) > COLUMNS),
-        comprehensions=sum(isinstance(node, COMPREHENSIONS) for node in nodes),
-        comments=_comments(text),
-        open_dictionaries=text.count(OPEN_DICTIONARY),
-        classes=tuple(node.name for node in nodes if isinstance(node, ast.ClassDef)),
-        functions=tuple(_functions(nodes, name)),
-        undocumented=tuple(_undocumented(tree, name)),
-    )
-
-
-def read_package(package: Path = PACKAGE, *, name: str = "") -> list[SourceFile]:
-    """Every file of the package, or of the one room or file that is named."""
-    files = []
-    for path in sorted(package.rglob("*.py")):
-        inside = path.relative_to(package).as_posix()
-        if not name or inside == name or inside.startswith(f"{name.rstrip('/')}/"):
-            files.append(read_source(path, name=inside))
-    return files
-
-
 def measures(files: Sequence[SourceFile]) -> list[Measure]:
     """The house's measures over some files."""
-    lines = sum(file.lines for file in files)
-    long_lines = [f"{file.path}: {len(file.long_lines)}" for file in files if file.long_lines]
-    n_long = sum(len(file.long_lines) for file in files)
-    packed = sum(file.comprehensions for file in files)
-    comments = sum(file.comments for file in files)
-    dictionaries = [file for file in files if file.open_dictionaries]
-    large = [f"{file.path}: {file.lines}" for file in files if file.lines > FILE_LINES]
+    count = _Totals()
+    for file in files:
+        count.add(file)
+    lines = max(count.lines, 1)
+    lengths = [length for _, length in count.functions]
     twice = _class_names_used_twice(files)
-    functions = list(chain.from_iterable(file.functions for file in files))
-    longest = max((length for _, length in functions), default=0)
-    too_long = [f"{name}: {length}" for name, length in functions if length > FUNCTION_LINES]
-    silent = list(chain.from_iterable(file.undocumented for file in files))
-    thousand = max(lines, 1) / 1000
     return [
         Measure(
             f"lines over {COLUMNS} columns, %",
-            100 * n_long / max(lines, 1),
+            100 * count.long_lines / lines,
             limit=2.0,
             strict=True,
             others="3-7",
-            offenders=tuple(long_lines),
+            offenders=tuple(count.files_with_long_lines),
         ),
         Measure(
             "comprehensions per 1,000 lines",
-            packed / thousand,
-            limit=25,
+            1000 * count.comprehensions / lines,
+            limit=COMPREHENSIONS_LIMIT,
             others="8-12",
             offenders=tuple(_most_packed(files)),
         ),
         Measure("class names used twice", len(twice), limit=0, offenders=tuple(twice)),
-        Measure(f"files over {FILE_LINES} lines", len(large), limit=0, offenders=tuple(large)),
         Measure(
-            "longest function, lines", longest, limit=FUNCTION_LINES, offenders=tuple(too_long)
+            f"files over {FILE_LINES} lines",
+            len(count.long_files),
+            limit=0,
+            offenders=tuple(count.long_files),
+        ),
+        Measure(
+            "longest function, lines",
+            max(lengths, default=0),
+            limit=FUNCTION_LINES,
+            offenders=tuple(f"{n}: {x}" for n, x in count.functions if x > FUNCTION_LINES),
         ),
         Measure(
             OPEN_DICTIONARY,
-            sum(file.open_dictionaries for file in files),
+            count.open_dictionaries,
             limit=60,
-            offenders=tuple(f"{file.path}: {file.open_dictionaries}" for file in dictionaries),
+            offenders=tuple(count.files_with_dictionaries),
         ),
-        Measure("public names without docstring", len(silent), limit=0, offenders=tuple(silent)),
         Measure(
-            "median function, lines",
-            statistics.median([length for _, length in functions] or [0]),
+            "public names without docstring",
+            len(count.undocumented),
+            limit=0,
+            offenders=tuple(count.undocumented),
         ),
-        Measure("comments per 1,000 lines", comments / thousand, others="33-78"),
+        Measure("median function, lines", statistics.median(lengths or [0])),
+        Measure("comments per 1,000 lines", 1000 * count.comments / lines, others="33-78"),
     ]
 
 
-def _comments(text: str) -> int:
-    """Comments, whole lines and trailing ones."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return sum(token.type == tokenize.COMMENT for token in tokens)
+@dataclass
+class _Totals:
+    """Sums over files, and the files that stand out."""
 
+    lines: int = 0
+    long_lines: int = 0
+    comprehensions: int = 0
+    comments: int = 0
+    open_dictionaries: int = 0
+    long_files: list[str] = field(default_factory=list)
+    files_with_long_lines: list[str] = field(default_factory=list)
+    files_with_dictionaries: list[str] = field(default_factory=list)
+    functions: list[tuple[str, int]] = field(default_factory=list)
+    undocumented: list[str] = field(default_factory=list)
 
-def _functions(nodes: Sequence[ast.AST], name: str) -> Iterator[tuple[str, int]]:
-    """Each function with its lines, less those of the functions inside it."""
-    for node in nodes:
-        if isinstance(node, Function):
-            inner = sum(_span(child) for child in _functions_inside(node))
-            yield f"{name}:{node.name}", _span(node) - inner
-
-
-def _functions_inside(node: ast.AST) -> Iterator[Function]:
-    """The functions directly inside a node, not those inside them."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, Function):
-            yield child
-        else:
-            yield from _functions_inside(child)
-
-
-def _span(node: Function) -> int:
-    return (node.end_lineno or node.lineno) - node.lineno + 1
-
-
-def _undocumented(tree: ast.Module, name: str) -> Iterator[str]:
-    """The module, public classes, functions and methods that have no docstring."""
-    if ast.get_docstring(tree) is None:
-        yield name
-    scopes: list[tuple[str, ast.Module | ast.ClassDef]] = [(name, tree)]
-    while scopes:
-        place, scope = scopes.pop()
-        for node in scope.body:
-            if not isinstance(node, ast.ClassDef | Function) or node.name.startswith("_"):
-                continue
-            if isinstance(node, ast.ClassDef):
-                scopes.append((f"{place}:{node.name}", node))
-            if ast.get_docstring(node) is None and not _repeats_a_name(node):
-                yield f"{place}:{node.name}"
-
-
-def _repeats_a_name(node: ast.ClassDef | Function) -> bool:
-    """Whether a decorator says that the docstring stands elsewhere: a setter, or an overload."""
-    decorators = [ast.unparse(decorator) for decorator in node.decorator_list]
-    return any(word.endswith((".setter", "overload")) for word in decorators)
+    def add(self, file: SourceFile) -> None:
+        """Count one more file."""
+        self.lines += file.lines
+        self.long_lines += len(file.long_lines)
+        self.comprehensions += file.comprehensions
+        self.comments += file.comments
+        self.open_dictionaries += file.open_dictionaries
+        self.functions += file.functions
+        self.undocumented += file.undocumented
+        if file.lines > FILE_LINES:
+            self.long_files.append(f"{file.path}: {file.lines}")
+        if file.long_lines:
+            self.files_with_long_lines.append(f"{file.path}: {len(file.long_lines)}")
+        if file.open_dictionaries:
+            self.files_with_dictionaries.append(f"{file.path}: {file.open_dictionaries}")
 
 
 def _class_names_used_twice(files: Sequence[SourceFile]) -> list[str]:
@@ -209,7 +151,7 @@ def _most_packed(files: Sequence[SourceFile]) -> list[str]:
     rates = []
     for file in files:
         rate = 1000 * file.comprehensions / max(file.lines, 1)
-        if rate > 25 and file.comprehensions > 2:
+        if rate > COMPREHENSIONS_LIMIT and file.comprehensions > 2:
             rates.append((rate, f"{file.path}: {file.comprehensions} in {file.lines} lines"))
     return [words for _, words in sorted(rates, reverse=True)]
 

@@ -1,10 +1,11 @@
 """Runs of one or several arms over several seeds, and their comparison.
 
-python scripts/run_experiment.py --dataset nasdaq100 --seeds 5 python scripts/run_experiment.py
---dataset csi100 --seeds 3 --no-dek python scripts/run_experiment.py --dataset nasdaq100 --seeds 3
---preset standard --arms full no-dek random best-of-n
+python scripts/run_experiment.py --dataset nasdaq100 --seeds 5
+python scripts/run_experiment.py --dataset csi100 --seeds 3 --no-dek
+python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --preset standard \\
+    --arms full no-dek random best-of-n
 
-Every run has its own folder under --out; the same command goes on where it was interrupted.
+Every run has its own folder under --out; the same command resumes an interrupted one.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from se_rl.commands.runs import ABLATIONS
+from se_rl.commands.run import ABLATIONS
 from se_rl.main import main
 
 CONTROLS = ("best-of-n", "frozen", "random")
@@ -32,6 +33,34 @@ def arm_words(arm: str) -> list[str]:
 
 def experiment() -> int:
     """Run every arm with every seed, then compare."""
+    options, others = _options()
+    folders: list[str] = []
+    for name, words in chosen_arms(options).items():
+        for seed in range(options.seeds):
+            folder = str(options.out / f"{Path(options.dataset).stem}-{name}-{seed}")
+            print(f"--- {name}, seed {seed}: {folder}", file=sys.stderr, flush=True)
+            run = ["run", "--data", options.dataset, "--preset", options.preset]
+            run += ["--seed", str(seed), "--out", folder]
+            # The default's trainings are the same work in every run.
+            known = ["--reuse", *folders] if folders else []
+            code = main([*run, *words, *known, *others])
+            if code:
+                return code
+            folders.append(folder)
+    return main(["compare", *folders, *(["--json"] if options.json else [])])
+
+
+def chosen_arms(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The arms asked for by name, each with its options of `se-rl run`."""
+    flags = [flag for flag in ABLATIONS if getattr(options, flag.replace("-", "_"))]
+    switches = [f"--{flag}" for flag in flags]
+    if not options.arms:
+        return {"-".join(flags) or "full": switches}
+    return {arm: [*arm_words(arm), *switches] for arm in options.arms}
+
+
+def _options() -> tuple[argparse.Namespace, list[str]]:
+    """What was asked for, and the words that go on to `se-rl run` as they are."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -54,34 +83,7 @@ def experiment() -> int:
     options, others = parser.parse_known_args()
     if options.seeds < 1:
         sys.exit(f"--seeds is {options.seeds}; use 1 or more")
-    flags = [flag for flag in ABLATIONS if getattr(options, flag.replace("-", "_"))]
-    arms = {"-".join(flags) or "full": [f"--{flag}" for flag in flags]}
-    if options.arms:
-        arms = {arm: [*arm_words(arm), *(f"--{flag}" for flag in flags)] for arm in options.arms}
-    folders = []
-    for name, words in arms.items():
-        for seed in range(options.seeds):
-            folder = options.out / f"{Path(options.dataset).stem}-{name}-{seed}"
-            print(f"--- {name}, seed {seed}: {folder}", file=sys.stderr, flush=True)
-            run = [
-                "run",
-                "--data",
-                options.dataset,
-                "--preset",
-                options.preset,
-                "--seed",
-                str(seed),
-                "--out",
-                str(folder),
-            ]
-            known = (
-                ["--reuse", *folders] if folders else []
-            )  # the default's trainings are the same work in every run
-            code = main([*run, *words, *known, *others])
-            if code:
-                return code
-            folders.append(str(folder))
-    return main(["compare", *folders, *(["--json"] if options.json else [])])
+    return options, others
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
-from se_rl.commands.runs import ABLATIONS, INTERRUPTED, seeds_spelling, settings_of
+from se_rl.commands.run import ABLATIONS, INTERRUPTED, settings_of
+from se_rl.commands.without_verb import as_verb
 from se_rl.config import dump_yaml
 from se_rl.main import build_parser, main
 from se_rl.modules.kinds import KINDS
@@ -339,7 +340,7 @@ BAD_INPUT = {
     "report: no run": ("report {home}/nowhere", "holds no run"),
     "compare: unfinished": (
         "compare {home}/several {home}",
-        "{home} has no results.json: it is no finished run",
+        "{home} has no results.json: the run has not finished",
     ),
     "compare: twice": ("compare {home}/several {home}/several", "is given twice"),
     "compare: other data": (
@@ -449,11 +450,11 @@ def parsed(words: Sequence[str]) -> Any:
 )
 def test_the_seeds_command_line_trains(words: str, changes: dict[str, Any]) -> None:
     name = changes.pop("preset", "quick")
-    assert parsed(seeds_spelling(words.split())) == preset(name, **changes)
+    assert parsed(as_verb(words.split())) == preset(name, **changes)
 
 
 def test_the_seeds_command_line_evaluates() -> None:
-    spelt = seeds_spelling(["--mode", "eval", "--checkpoint", "path/to/model.pt"])
+    spelt = as_verb(["--mode", "eval", "--checkpoint", "path/to/model.pt"])
     assert spelt == ["evaluate", "path/to/model.pt", "--data", "nasdaq100"]
     assert build_parser().parse_args(spelt).policy == Path("path/to/model.pt")
 

@@ -1,6 +1,7 @@
 """Settings: frozen dataclasses that drive the command line, YAML files and the docs alike.
 
-A field's help text is its documentation. YAML is checked at this door: unknown keys and wrong types are refused by path.
+A field's help text is its documentation. YAML is checked here: unknown keys and wrong
+types are refused by path.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ Settings = TypeVar("Settings")
 
 
 class ConfigError(ValueError):
-    """The user's settings cannot be used; one line that says which key, the value seen and how to mend it."""
+    """Settings that cannot be used: one line that says which key, the value seen and the fix."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))

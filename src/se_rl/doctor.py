@@ -22,8 +22,8 @@ EXTRAS = {
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that was looked at: whether it is fine, what was found, and the command that mends it."""
+class DoctorFinding:
+    """One thing that was looked at: whether it is fine, what was found, the command that mends it."""
 
     what: str
     ok: bool
@@ -32,7 +32,7 @@ class Finding:
     optional: bool = False
 
 
-def examine() -> list[Finding]:
+def examine() -> list[DoctorFinding]:
     """Everything that SE-RL needs or can use on this machine; optional things may be absent."""
     rows = [
         _row(
@@ -49,18 +49,18 @@ def examine() -> list[Finding]:
     return [*rows, _device(), _isolation(), _cache(), _datasets()]
 
 
-def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> Finding:
-    return Finding(what, ok, found, "" if ok else mend, optional)
+def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> DoctorFinding:
+    return DoctorFinding(what, ok, found, "" if ok else mend, optional)
 
 
-def _package(name: str, mend: str, *, optional: bool) -> Finding:
+def _package(name: str, mend: str, *, optional: bool) -> DoctorFinding:
     try:
         return _row(name, True, version(name), mend, optional=optional)
     except PackageNotFoundError:
         return _row(name, False, "not installed", mend, optional=optional)
 
 
-def _device() -> Finding:
+def _device() -> DoctorFinding:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         import torch
@@ -72,7 +72,7 @@ def _device() -> Finding:
     return _row("device", True, f"{cores} cores, {gpu}", "")
 
 
-def _isolation() -> Finding:
+def _isolation() -> DoctorFinding:
     from se_rl.sandbox.lockdown import isolation_level
 
     found = isolation_level()
@@ -87,7 +87,7 @@ def _isolation() -> Finding:
     )
 
 
-def _cache() -> Finding:
+def _cache() -> DoctorFinding:
     from se_rl.data.cache import cache_folder
 
     folder = cache_folder()
@@ -101,7 +101,7 @@ def _cache() -> Finding:
     )
 
 
-def _datasets() -> Finding:
+def _datasets() -> DoctorFinding:
     from se_rl.data.catalog import imported_names
 
     names = imported_names()

@@ -1,7 +1,7 @@
 """The command line: one command, `se-rl`, whose verbs parse, call one function and print what it returned.
 
-Errors of the user are one line on stderr and exit code 2. Heavy imports happen inside the verbs: `se-rl --help` loads
-neither torch nor pandas.
+A user's mistake is one line on stderr and exit code 2. Heavy imports happen inside the verbs:
+`se-rl --help` loads neither torch nor pandas.
 """
 
 from __future__ import annotations
@@ -11,24 +11,19 @@ import sys
 from collections.abc import Sequence
 
 from se_rl import __version__
+from se_rl.commands import without_verb
 from se_rl.commands.data import add_data
+from se_rl.commands.designs import add_replay, add_score
 from se_rl.commands.machine import add_bench, add_doctor, add_llm, add_market
 from se_rl.commands.parsing import FAILED, MISUSED, Parser
-from se_rl.commands.runs import (
-    add_compare,
-    add_replay,
-    add_report,
-    add_run,
-    add_score,
-    add_show,
-    seeds_spelling,
-)
+from se_rl.commands.reports import add_compare, add_report, add_show
+from se_rl.commands.run import add_run
 from se_rl.commands.tables import add_baselines, add_evaluate
-from se_rl.config import ConfigError
 
 INTERRUPTED = 130
-SEEDS_OPTIONS = ("--dataset", "--epochs", "--mode", "--checkpoint", "--llm")
-"""What the seeds' command line may begin with; ours begins with a verb."""
+MISTAKES = frozenset(("ConfigError", "DataError"))
+FAILURES = frozenset(("CheckError", "SandboxError", "LlmError", "ArchiveError"))
+"""Errors that are one line for the user, by name: importing them here would load what they belong to."""
 VERBS = (
     add_run,
     add_show,
@@ -48,23 +43,20 @@ VERBS = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of `se-rl`; returns the exit code."""
-    os.environ.setdefault(
-        "OMP_WAIT_POLICY", "PASSIVE"
-    )  # threads that spin for work starve a busy machine
+    # Threads that spin for work starve a busy machine.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if words and words[0] in SEEDS_OPTIONS:
-            words = seeds_spelling(words)
+        if words and words[0] in without_verb.OPTIONS:
+            words = without_verb.as_verb(words)
         options = build_parser().parse_args(words)
         return int(options.run(options) or 0)
-    except (ConfigError, ValueError) as error:
-        if not {"ConfigError", "DataError"} & {kind.__name__ for kind in type(error).__mro__}:
+    except ValueError as error:
+        if not _is_one_of(error, MISTAKES):
             raise
         return _complain(error, MISUSED)
     except RuntimeError as error:
-        if not {"CheckError", "SandboxError", "LlmError", "ArchiveError"} & {
-            kind.__name__ for kind in type(error).__mro__
-        }:
+        if not _is_one_of(error, FAILURES):
             raise
         return _complain(error, FAILED)
     except KeyboardInterrupt:
@@ -86,6 +78,11 @@ def build_parser() -> Parser:
     for add in VERBS:
         add(verbs)
     return parser
+
+
+def _is_one_of(error: Exception, names: frozenset[str]) -> bool:
+    """Whether an error, or what it derives from, has one of these names."""
+    return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
 def _complain(message: object, code: int) -> int:

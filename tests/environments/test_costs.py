@@ -14,10 +14,11 @@ from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.metrics import price_advantage
+from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.order_source import ExecutionEnvConfig
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.worlds import FIELD_NAMES, Episodes, MixedWorld, new_fields
+from se_rl.environments.worlds import FIELD_NAMES, Episodes, new_fields
 from se_rl.modules import defaults
 
 DATA = synthetic_market(

@@ -19,8 +19,9 @@ from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.environments.metrics import price_advantage
+from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.task import Orders
-from se_rl.environments.worlds import FIELD_NAMES, HIGHEST, LOWEST, Episodes, MixedWorld, new_fields
+from se_rl.environments.worlds import FIELD_NAMES, HIGHEST, LOWEST, Episodes, new_fields
 from se_rl.market.profile import MarketProfile
 from se_rl.market.simulation import Markets
 from se_rl.modules import defaults

@@ -18,6 +18,7 @@ from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.metrics import price_advantage
+from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import arrival_price
@@ -26,7 +27,6 @@ from se_rl.environments.worlds import (
     HIGHEST,
     LOWEST,
     Episodes,
-    MixedWorld,
     World,
     new_fields,
 )

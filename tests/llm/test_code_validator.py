@@ -54,7 +54,7 @@ def test_ordinary_modules_pass_behind_the_lock(code_type: str, source: str) -> N
     assert (result.is_valid, result.error_message) == (True, "")
 
 
-def test_all_validators_share_one_room() -> None:
+def test_all_validators_share_one_sandbox() -> None:
     CodeValidator().validate(_reward(f"return {GAIN}"))
     assert len({id(shared_sandbox()) for _ in range(2)}) == 1
 
@@ -106,9 +106,9 @@ def test_two_threads_may_validate_at_once() -> None:
     assert [result.is_valid for result in results] == [True, True]
 
 
-def test_the_static_stage_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_static_stage_needs_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        code_validator, "shared_sandbox", lambda *_, **__: pytest.fail("a room was asked for")
+        code_validator, "shared_sandbox", lambda *_, **__: pytest.fail("a sandbox was asked for")
     )
     result = CodeValidator().validate("import os\n" + _reward(f"return {GAIN}"))
     assert (result.is_valid, result.stage, result.isolation) == (

@@ -30,8 +30,7 @@ from se_rl.rl.policy_file import save_policy
 from se_rl.rl.trainer import Trained
 from se_rl.scoring.execution import Executed, execute
 
-RECORD_FIELDS = ("gross_price", "net_price", "leftover", "fills")
-EXECUTED_FIELDS = ("gain", "twap_gain", "forced", "passive")
+Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +45,13 @@ class LearnedBaseline:
     def record(self) -> ExecutionRecord:
         """Prices and fills of orders split among the seeds' policies: the mean of their records."""
         records = [run.record for run in self.runs]
-        return replace(records[0], **_means(records, RECORD_FIELDS))
+        return replace(
+            records[0],
+            gross_price=_mean(records, "gross_price"),
+            net_price=_mean(records, "net_price"),
+            leftover=_mean(records, "leftover"),
+            fills=_mean(records, "fills"),
+        )
 
     @property
     def whole(self) -> Executed:
@@ -54,8 +59,11 @@ class LearnedBaseline:
         return replace(
             self.runs[0],
             record=self.record,
+            gain=_mean(self.runs, "gain"),
+            twap_gain=_mean(self.runs, "twap_gain"),
+            forced=_mean(self.runs, "forced"),
+            passive=_mean(self.runs, "passive"),
             slices=min((run.slices for run in self.runs), key=len),
-            **_means(self.runs, EXECUTED_FIELDS),
         )
 
     def seeds(self) -> dict[str, Any]:
@@ -66,12 +74,9 @@ class LearnedBaseline:
         return {"over_TWAP_by_seed": gains, "seed_sd": spread, "ended_early": reasons}
 
 
-def _means(parts: Sequence[object], names: Sequence[str]) -> dict[str, Any]:
-    """The mean over parts of each field."""
-    means = {}
-    for name in names:
-        means[name] = np.mean([getattr(part, name) for part in parts], axis=0)
-    return means
+def _mean(parts: Sequence[object], field: str) -> Array:
+    """The mean of a field over seeds."""
+    return np.mean([getattr(part, field) for part in parts], axis=0)
 
 
 def learn(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from se_rl.baselines.fitting import Fitted
 from se_rl.baselines.settings import BaselinesConfig
@@ -82,12 +83,12 @@ def _data_facts(config: BaselinesConfig, dataset: DataSet, panel: Panel) -> dict
     }
 
 
-def order_columns(scores: Sequence[Score]) -> dict[str, Any]:
+def order_columns(scores: Sequence[Score]) -> dict[str, npt.NDArray[Any]]:
     """One row per order: symbol, day, benchmarks, and each method's prices, PA and leftover."""
     panel = scores[0].panel
     orders = panel.orders
     data = panel.data
-    columns: dict[str, Any] = {
+    columns: dict[str, npt.NDArray[Any]] = {
         "symbol": np.array(data.symbols)[orders.row // len(data.dates)],
         "date": data.dates[panel.day],
         "start": orders.start,

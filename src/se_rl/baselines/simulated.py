@@ -16,6 +16,8 @@ from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.rl.policy import Neutral
 from se_rl.scoring.execution import execute
 
+SimulatedTable = dict[str, dict[str, Any]]
+"""One row of plain data for each method: its costs, and what its seeds did."""
 TRAIN_SEED = 1
 FRESH_SEED = 3
 """Seeds of the simulated episodes to train on and to score on: no episode is in both."""
@@ -24,7 +26,7 @@ TRAIN_BANK = 4096
 
 def simulated_tables(
     config: LearnedConfig, *, say: Callable[[str], None] = lambda _: None
-) -> dict[str, dict[str, dict[str, Any]]]:
+) -> dict[str, SimulatedTable]:
     """One table with market orders alone and one with limit orders."""
     return {
         "market orders": dynamic_rows(config, takes_price=False, say=say),
@@ -39,7 +41,7 @@ def dynamic_rows(
     rivals: Sequence[LearnedRival] | None = None,
     from_grid: bool = True,
     say: Callable[[str], None] = lambda _: None,
-) -> dict[str, dict[str, Any]]:
+) -> SimulatedTable:
     """TWAP, the grid's constant schedule, and the learned rivals on fresh episodes.
 
     With `from_grid` an output of 0 means the grid's schedule, else TWAP's slice (at the touch where

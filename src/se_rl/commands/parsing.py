@@ -8,7 +8,7 @@ from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from se_rl.config import load_yaml, parse
+from se_rl.config import ConfigError, load_yaml, parse
 
 FAILED, MISUSED = 1, 2
 """Exit codes: the work failed, or the command was misused."""
@@ -46,9 +46,10 @@ def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
 def add_options(
     parser: Any, kind: Any, *, only: Collection[str] | None = None, default_from: str = ""
 ) -> None:
-    """The options alone, for settings that have no file of their own; `only` names those that are worth an option.
+    """The options alone, for settings that have no file of their own.
 
-    `default_from` says where defaults come from if not from the class itself.
+    `only` names those that are worth an option, `default_from` says where defaults come from if
+    not from the class.
     """
     for f in fields(kind):
         if only is not None and f.name not in only:
@@ -76,18 +77,29 @@ def read_settings(kind: Any, options: argparse.Namespace) -> Any:
 
 def given_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) -> Any:
     """Settings from the command line over those of `base` (None: the defaults)."""
-    given = {
-        f.name: value for f in fields(kind) if (value := getattr(options, f.name, None)) is not None
-    }
+    given = {}
+    for field in fields(kind):
+        value = getattr(options, field.name, None)
+        if value is not None:
+            given[field.name] = value
     parsed = parse(kind, given, source="command line")
     return replace(base or kind(), **{name: getattr(parsed, name) for name in given})
 
 
 def add_unsafe(parser: argparse.ArgumentParser) -> None:
-    """The option that overrides the refusal to run designed source unlocked."""
+    """The option that overrides the refusal to run designed source outside the sandbox."""
     parser.add_argument(
         "--unsafe-no-sandbox",
         dest="unsafe",
         action="store_true",
-        help="run designed source even where no isolation is available; recorded in the result",
+        help="run designed source even without a sandbox; recorded in the results",
     )
+
+
+def require_run(folder: Path) -> None:
+    """Refuse a folder that holds no run."""
+    if not (folder / "archive.sqlite").exists():
+        raise ConfigError(
+            f"{folder} holds no run (no archive.sqlite); give the folder of one, "
+            "as made by `se-rl run --out`"
+        )

@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 
-Choice = Mapping[str, str]
+StepChoice = Mapping[str, str]
 """A level for each factor: the module to change, the operator, the version of the model."""
 
 
@@ -43,7 +43,7 @@ class AdditiveBandit:
         self._decay = decay
 
     def choose(
-        self, rng: np.random.Generator, *, allowed: Sequence[Choice] | None = None
+        self, rng: np.random.Generator, *, allowed: Sequence[StepChoice] | None = None
     ) -> dict[str, str]:
         """The best choice under one draw of the effects, among the allowed ones (None: all)."""
         choices = self.choices() if allowed is None else [dict(one) for one in allowed]
@@ -51,7 +51,7 @@ class AdditiveBandit:
         effects = rng.multivariate_normal(mean, covariance, method="cholesky")
         return max(choices, key=lambda one: float(self._row(one) @ effects))
 
-    def observe(self, choice: Choice, reward: float) -> None:
+    def observe(self, choice: StepChoice, reward: float) -> None:
         """Learn from one trial."""
         row = self._row(choice)
         # X'X / s^2 and X'y / s^2, older trials discounted
@@ -65,7 +65,7 @@ class AdditiveBandit:
         covariance = (covariance + covariance.T) / 2.0
         return covariance @ self._sums, covariance
 
-    def expected(self, choice: Choice) -> float:
+    def expected(self, choice: StepChoice) -> float:
         """Posterior mean of a choice."""
         return float(self._row(choice) @ self.posterior()[0])
 
@@ -76,7 +76,7 @@ class AdditiveBandit:
             found.append(dict(zip(self.factors, levels, strict=True)))
         return found
 
-    def _row(self, choice: Choice) -> npt.NDArray[np.float64]:
+    def _row(self, choice: StepChoice) -> npt.NDArray[np.float64]:
         row = np.zeros(len(self._prior))
         row[0] = 1.0
         for name in self.factors:

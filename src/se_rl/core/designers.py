@@ -34,8 +34,8 @@ class Designers:
     """The model called `name` and its adapters.
 
     To the enhancement kit it is a `Designer`: the version in use. `validator` judges what is
-    written, `prices` are USD per million tokens read and written, `designer` stands in for the model
-    of that name.
+    written, `prices` are USD per million tokens read and written, `designer` stands in for the
+    model of that name.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from se_rl.core.bandit import Choice
+from se_rl.core.bandit import StepChoice
 from se_rl.llm.backends import Proposal
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, default_micro
@@ -48,7 +48,7 @@ class Proposed:
 
     candidate: Candidate
     sources: Mapping[str, str]
-    choice: Choice
+    choice: StepChoice
     proposal: Proposal | None = field(default=None, repr=False)
     prompt: str = ""
 
@@ -66,7 +66,7 @@ class Plan:
     """
 
     iteration: int
-    choice: Choice
+    choice: StepChoice
     parent: Candidate
     parent_sources: Mapping[str, str]
     macro: Instruction | None = None

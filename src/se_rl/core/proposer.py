@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from se_rl.core.bandit import AdditiveBandit, Choice
+from se_rl.core.bandit import AdditiveBandit, StepChoice
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
 from se_rl.core.known_designs import KnownDesigns
 from se_rl.core.operators import OPERATORS, Plan, Proposed, ask, drawn, swap
@@ -106,7 +106,7 @@ class Proposer:
                 found.append((text, reason))
         return found
 
-    def is_possible(self, choice: Choice, parent: Candidate) -> bool:
+    def is_possible(self, choice: StepChoice, parent: Candidate) -> bool:
         """Whether a choice can be made of this parent now."""
         operator, module = choice["operator"], choice["module"]
         if choice["model"] not in self.designers.versions:
@@ -129,7 +129,7 @@ class Proposer:
 
     def _choose(
         self, parent: Candidate, iteration: int, group: int, *, rng: np.random.Generator
-    ) -> Choice:
+    ) -> StepChoice:
         """Which module to change, how, and by which version of the model."""
         if not self.config.evolves:  # the same prompt over and over, one module after the other
             turn = (iteration - 1) * self.config.parents + group
@@ -139,7 +139,7 @@ class Proposer:
         return self.bandit.choose(rng, allowed=allowed)
 
     def _plan(
-        self, iteration: int, choice: Choice, parent: Candidate, *, rng: np.random.Generator
+        self, iteration: int, choice: StepChoice, parent: Candidate, *, rng: np.random.Generator
     ) -> Plan:
         module = choice["module"]
         macro, micro = self.kit.choose(module, rng)

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.book_view import BookView
 from se_rl.data.known import Known, known_last
 
 Array = npt.NDArray[np.float64]
@@ -24,35 +25,6 @@ VOLUME_MINUTES = (1, 5)
 """Spans whose volume is observed; some of RETURN_MINUTES."""
 BOOK_LEVELS = 5
 _BIDS, _ASKS = 0, 1
-
-
-class BookView(Protocol):
-    """Simulated markets at one moment, as `environments.market_view` shows them; arrays [market].
-
-    `log_sizes` is [side * BOOK_LEVELS + level, market], bids first; `returns` and
-    `specific_returns` are [entry of RETURN_MINUTES, market].
-    """
-
-    bid: Array
-    ask: Array
-    log_open: Array
-    day_volatility: Array
-    spread_bps: Array
-    usual_spread_bps: Array
-    log_sizes: Array
-    imbalance: Array
-    returns: Array
-    specific_returns: Array
-
-    @property
-    def return_since_open(self) -> Array: ...
-    @property
-    def range_position(self) -> Array: ...
-    @property
-    def log_volatility_ratio(self) -> Array: ...
-    @property
-    def time_of_day(self) -> Array: ...
-    def log_volume_ratio(self, entry: int) -> Array: ...
 
 
 OnHistory = Callable[[Known], Array]
@@ -84,17 +56,13 @@ class ObservationField:
         return self.on_history is None
 
 
-def _best_price(side: int) -> OnHistory:
+def _best_price(side: int, known: Known) -> Array:
     """Log distance of the best price from the open; without quotes the last close stands in."""
-
-    def on_history(known: Known) -> Array:
-        bid, ask = known.data.bid, known.data.ask
-        if bid is None or ask is None:
-            return (known.log_price - known.log_open) / known.day_sigma
-        quote = known_last(bid if side == _BIDS else ask)
-        return (np.log(quote) - known.log_open) / known.day_sigma
-
-    return on_history
+    bid, ask = known.data.bid, known.data.ask
+    if bid is None or ask is None:
+        return (known.log_price - known.log_open) / known.day_sigma
+    quote = known_last(bid if side == _BIDS else ask)
+    return (np.log(quote) - known.log_open) / known.day_sigma
 
 
 def _spread(known: Known) -> Array:
@@ -107,17 +75,17 @@ def _spread(known: Known) -> Array:
     return np.log((spread_bps + 0.01) / (known.scales.spread_bps[:, None, None] + 0.01))
 
 
-def _size(side: int, level: int) -> OnHistory:
+def _size(side: int, level: int, known: Known) -> Array:
     """Log of the displayed size of a level over the symbol's usual best size; 0 without sizes."""
+    sizes = known.displayed_sizes
+    if sizes is None or level >= sizes[side].shape[-1]:
+        return np.zeros(1)
+    usual = known.scales.best_size[:, None, None]
+    return np.log((sizes[side][..., level] + 1.0) / (usual + 1.0))
 
-    def on_history(known: Known) -> Array:
-        sizes = known.displayed_sizes
-        if sizes is None or level >= sizes[side].shape[-1]:
-            return np.zeros(1)
-        usual = known.scales.best_size[:, None, None]
-        return np.log((sizes[side][..., level] + 1.0) / (usual + 1.0))
 
-    return on_history
+def _shown_size(row: int, view: BookView) -> Array:
+    return view.log_sizes[row]
 
 
 def _imbalance(known: Known) -> Array:
@@ -136,15 +104,31 @@ def _volatility(known: Known) -> Array:
     return np.log(known.sigma / usual[:, None, None])
 
 
-def _volume(minutes: int) -> OnHistory:
+def _return(minutes: int, known: Known) -> Array:
+    return known.clipped_return(minutes)
+
+
+def _shown_return(entry: int, view: BookView) -> Array:
+    return view.returns[entry]
+
+
+def _specific_return(minutes: int, known: Known) -> Array:
+    return known.specific_return(minutes)
+
+
+def _shown_specific_return(entry: int, view: BookView) -> Array:
+    return view.specific_returns[entry]
+
+
+def _volume(minutes: int, known: Known) -> Array:
     """Log of the last minutes' volume over what the profile expects; 0 without volume."""
+    if known.data.volume is None:
+        return np.zeros(1)
+    return known.log_volume_ratio(known.bars_of(minutes))
 
-    def on_history(known: Known) -> Array:
-        if known.data.volume is None:
-            return np.zeros(1)
-        return known.log_volume_ratio(known.bars_of(minutes))
 
-    return on_history
+def _shown_volume(entry: int, view: BookView) -> Array:
+    return view.log_volume_ratio(entry)
 
 
 def _time_of_day(known: Known) -> Array:
@@ -158,7 +142,7 @@ def _price_fields() -> tuple[ObservationField, ...]:
     best_bid = ObservationField(
         "best_bid",
         from_open,
-        on_history=_best_price(_BIDS),
+        on_history=partial(_best_price, _BIDS),
         in_book=lambda view: (np.log(view.bid) - view.log_open) / view.day_volatility,
         negated=True,
         mirror="best_ask",
@@ -166,7 +150,7 @@ def _price_fields() -> tuple[ObservationField, ...]:
     best_ask = ObservationField(
         "best_ask",
         from_open,
-        on_history=_best_price(_ASKS),
+        on_history=partial(_best_price, _ASKS),
         in_book=lambda view: (np.log(view.ask) - view.log_open) / view.day_volatility,
         negated=True,
         mirror="best_bid",
@@ -189,8 +173,8 @@ def _size_fields() -> tuple[ObservationField, ...]:
             field = ObservationField(
                 f"{name}_size_{level + 1}",
                 "log of the displayed size over the symbol's median best size",
-                on_history=_size(side, level),
-                in_book=lambda view, row=row: view.log_sizes[row],  # type: ignore[misc]
+                on_history=partial(_size, side, level),
+                in_book=partial(_shown_size, row),
                 mirror=f"{other}_size_{level + 1}",
             )
             fields.append(field)
@@ -212,15 +196,15 @@ def _return_fields() -> tuple[ObservationField, ...]:
         whole = ObservationField(
             f"return_{minutes}",
             "log return of the last minutes in its standard deviations",
-            on_history=lambda known, minutes=minutes: known.clipped_return(minutes),  # type: ignore[misc]
-            in_book=lambda view, entry=entry: view.returns[entry],  # type: ignore[misc]
+            on_history=partial(_return, minutes),
+            in_book=partial(_shown_return, entry),
             negated=True,
         )
         own = ObservationField(
             f"specific_return_{minutes}",
             "the same minus the universe's mean of that minute",
-            on_history=lambda known, minutes=minutes: known.specific_return(minutes),  # type: ignore[misc]
-            in_book=lambda view, entry=entry: view.specific_returns[entry],  # type: ignore[misc]
+            on_history=partial(_specific_return, minutes),
+            in_book=partial(_shown_specific_return, entry),
             negated=True,
         )
         returns.append(whole)
@@ -256,8 +240,8 @@ def _day_fields() -> tuple[ObservationField, ...]:
         volume = ObservationField(
             f"volume_{minutes}",
             "log of the last minutes' volume over what the profile expects",
-            on_history=_volume(minutes),
-            in_book=lambda view, entry=entry: view.log_volume_ratio(entry),  # type: ignore[misc]
+            on_history=partial(_volume, minutes),
+            in_book=partial(_shown_volume, entry),
         )
         volumes.append(volume)
     time_of_day = ObservationField(

@@ -204,6 +204,7 @@ def _few(dates: npt.NDArray[np.integer]) -> str:
 
 
 def clock(minute: int) -> str:
+    """A minute after midnight as hours and minutes."""
     return f"{minute // 60:02d}:{minute % 60:02d}"
 
 

@@ -44,13 +44,24 @@ class Quotes(Protocol):
     """Rows of quotes, [row] or [row, level]: a book or a history of best quotes."""
 
     @property
-    def bid_e4(self) -> Int32: ...
+    def bid_e4(self) -> Int32:
+        """Bid prices in 1e-4 of the currency."""
+        ...
+
     @property
-    def bid_size(self) -> Int32: ...
+    def bid_size(self) -> Int32:
+        """Shares at the bids."""
+        ...
+
     @property
-    def ask_e4(self) -> Int32: ...
+    def ask_e4(self) -> Int32:
+        """Ask prices in 1e-4 of the currency."""
+        ...
+
     @property
-    def ask_size(self) -> Int32: ...
+    def ask_size(self) -> Int32:
+        """Shares at the asks."""
+        ...
 
 
 def quotes_at(source: Quotes, row: Int64) -> StandingQuotes:

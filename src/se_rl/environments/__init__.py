@@ -1,4 +1,4 @@
-"""The execution task in the static world; Gymnasium faces. Importing this room registers the environment ids."""
+"""The execution task in static, dynamic and multi-agent worlds; import registers Gymnasium ids."""
 
 from se_rl.environments.static_env import register
 

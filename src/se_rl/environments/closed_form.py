@@ -61,7 +61,7 @@ class ClosedForm(ABC):
         self.horizon = horizon
 
     def draw(self, rng: np.random.Generator, n: int) -> Draws:
-        """n episodes in antithetic pairs: the shocks of i + n/2 are those of i with the other sign."""
+        """n episodes in antithetic pairs: i + n/2 has the shocks of i with the other sign."""
         if n < 2 or n % 2:
             raise DataError(
                 f"episodes are drawn in pairs, {n} were asked for: ask for an even number"
@@ -114,7 +114,7 @@ class ClosedForm(ABC):
         return Cost(float(pairs.mean()), float(pairs.std() / np.sqrt(len(pairs))))
 
     def twap_cost(self) -> float:
-        """Exact cost of equal slices; they ignore all signals, so one episode without shocks does."""
+        """Exact cost of equal slices, which ignore all signals: one episode without shocks."""
         return float(self._costs(Draws(np.zeros((1, self.shocks))), self._slice).sum())
 
     def _slice(self) -> Array:

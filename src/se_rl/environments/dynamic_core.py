@@ -164,7 +164,9 @@ class DynamicCore:
             raise ValueError("these orders are finished; reset() starts new ones")
         wishes = self._wishes(self._round_to_lots(ratio), limit)
         self.mid_before = self.mid_after
-        self.half_spread, self.volatility, self.imbalance = self._known
+        self.half_spread = self.books.per_order(self._view.half_spread)
+        self.volatility = self.books.per_order(self._view.volatility)
+        self.imbalance = self.books.per_order(self._view.imbalance)
         bars, own = self.books.trade(wishes, step=self.step_index)
         self.step_index += 1
         self.remaining_lots = self.remaining_lots - own[:, at.ANSWERED]
@@ -284,16 +286,13 @@ class DynamicCore:
         self.reward = BPS * side * (own - twap)
 
     def _observe(self) -> None:
-        """Fill the observation from the books, and keep what a decision taken now knows."""
-        per_order, view = self.books.per_order, self._view
-        public = per_order(view.fields().T)
+        """Fill the observation from the books as they stand now."""
+        public = self.books.per_order(self._view.fields().T)
         turned = public[:, TURNED_FIELD] * TURNED_SIGN
         seen = self.observation
         seen[:, PUBLIC_PLACES] = np.where(self.orders.side[:, None] > 0, public, turned)
         seen[:, OBSERVATION_PLACE["time_left"]] = 1.0 - self.step_index / self.orders.horizon
         seen[:, OBSERVATION_PLACE["inventory_left"]] = self.remaining_lots / self._lots
-        known = (view.half_spread, view.volatility, view.imbalance)
-        self._known = tuple(map(per_order, known))
 
     def _in_shares(self, lots: Int) -> Array:
         return self.orders.quantity * (lots / self._lots)

@@ -1,4 +1,4 @@
-"""The dynamic world for Gymnasium users: `DynamicEnvironment` (one order) and `DynamicVectorEnv` (thousands at once)."""
+"""The dynamic world for Gymnasium users: one order, or thousands at once."""
 
 from __future__ import annotations
 
@@ -17,37 +17,45 @@ from se_rl.environments.execution_env import (
     default_config,
 )
 from se_rl.environments.metrics import BPS, price_advantage
+from se_rl.environments.order_source import Info
 from se_rl.environments.static_env import StaticVectorEnv
-from se_rl.environments.task import Orders, WindowBenchmarks
+from se_rl.environments.task import Orders
 from se_rl.market.profile import MarketProfile
 
 
 class DynamicEnvironment(ExecutionEnvironment):
     """
     ## Description
-    Execute one parent order in a simulated order book, where it moves the price. With `data`, the market is the twin of
-    a real session: its value follows the session's closes and its pace the session's volume. Without, it is a free market
-    with news of its own. `reset(options=...)` fixes `side`, and with data `symbol`, `session` and `start`.
+    Execute one parent order in a simulated order book, where it moves the price. With `data`, the
+    market is the twin of a real session: its value follows the session's closes and its pace the
+    session's volume. Without, it is a free market with news of its own. `reset(options=...)` fixes
+    `side`, and with data `symbol`, `session` and `start`.
 
     ## Action Space
-    `ratio`: Box(0, 1, (1,)), the share of the remaining inventory to send as a market order when the bar opens.
-    `ratio_and_price`: Box([0, -1], [1, 1]), the ratio and the limit's distance from the own-side touch in units of
-    `price_range_bps` (positive: passive). The order rests in the queue; at the same price it keeps its place.
+    `ratio`: Box(0, 1, (1,)), the share of the remaining inventory to send as a market order when
+    the bar opens.
+    `ratio_and_price`: Box([0, -1], [1, 1]), the ratio and the limit's distance from the own-side
+    touch in units of `price_range_bps` (positive: passive). The order rests in the queue; at the
+    same price it keeps its place.
 
     ## Observation Space
-    Box(-6, 6, (32,)): `OBSERVATION_FIELDS`, the book's from the simulated book, known when the bar opens.
+    Box(-6, 6, (32,)): `OBSERVATION_FIELDS`, the book's from the simulated book, known when the bar
+    opens.
 
     ## Rewards
     The step's gain over TWAP's slice at the bar's average mid, in bps of the arrival mid.
 
     ## Episode End
-    Terminates after `total_time` steps; what is left is counted (AFI) and completed at market. Where the market broke or
-    refused the rest, the order is void: `info["broken"]` is True, its PA is NaN, and it enters no metric but the count.
+    Terminates after `total_time` steps; what is left is counted (AFI) and completed at market.
+    Where the market broke or refused the rest, the order is void: `info["broken"]` is True, its PA
+    is NaN, and it enters no metric but the count.
 
     ## Arguments
-    `data`: MarketData, a pandas OHLCV frame, or None. `config`: ExecutionEnvConfig; without it the horizon is 240 bars or
-    the session. `profile`: MarketProfile of the participants. `scales`: FeatureScales of the train split. `shadow`: also
-    run the market without our order, for `core.own_impact`.
+    `data`: MarketData, a pandas OHLCV frame, or None.
+    `config`: ExecutionEnvConfig; without it the horizon is 240 bars or the session.
+    `profile`: MarketProfile of the participants.
+    `scales`: FeatureScales of the train split.
+    `shadow`: also run the market without our order, for `core.own_impact`.
     """
 
     core: DynamicCore
@@ -73,20 +81,16 @@ class DynamicEnvironment(ExecutionEnvironment):
         """Start these orders, each market from a seed that `rng` draws."""
         return self.core.reset(orders, seeds=rng.integers(2**62, size=len(orders)))
 
-    def benchmarks(self) -> WindowBenchmarks:
-        """VWAP of the simulated window's trades, TWAP of its mids, arrival mid."""
-        return self.core.benchmarks()
-
     @property
     def benchmark_name(self) -> str:
         """A simulated market always has volume."""
         return "vwap"
 
     def get_metrics(self) -> dict[str, float]:
-        """PA, PA_std, WR, GLR and AFI over the finished episodes that count, and how many were broken and do not."""
+        """PA, PA_std, WR, GLR and AFI over the episodes that count, and how many are void."""
         return {**super().get_metrics(), "broken": float(self.broken_episodes)}
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> Info:
         info = super()._finish()
         broken = bool(self.core.broken[0])
         if broken:  # void: not a result, neither good nor bad
@@ -97,7 +101,10 @@ class DynamicEnvironment(ExecutionEnvironment):
 
 
 class DynamicVectorEnv(StaticVectorEnv):
-    """Many orders, each in a simulated market of its own; after the last bar `info` has PA (NaN: void), AFI and broken."""
+    """Many orders, each in a simulated market of its own.
+
+    After the last bar `info` has PA (NaN: void), AFI and broken.
+    """
 
     environment = DynamicEnvironment
     core: DynamicCore
@@ -112,12 +119,11 @@ class DynamicVectorEnv(StaticVectorEnv):
     ) -> None:
         super().__init__(data, config, num_envs=num_envs, **options)
 
-    def outcome(self) -> dict[str, Any]:
+    def outcome(self) -> Info:
         """PA against the window's VWAP, AFI and void orders, one entry per environment."""
         record = self.core.record()
-        pa = price_advantage(
-            record.net_price, self.single.benchmarks().named("vwap"), record.orders.side
-        )
+        vwap = self.single.benchmarks().named("vwap")
+        pa = price_advantage(record.net_price, vwap, record.orders.side)
         return {"PA": pa, "AFI": record.leftover, "broken": self.core.broken}
 
 
@@ -130,7 +136,7 @@ def make_dynamic_core(
     shadow: bool = False,
     agents: int = 1,
 ) -> DynamicCore:
-    """The batched world that a configuration describes."""
+    """The batched engine that a configuration describes."""
     return DynamicCore(
         data,
         profile=profile,

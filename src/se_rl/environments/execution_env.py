@@ -16,7 +16,7 @@ from se_rl.environments.engine import ExecutionCore
 from se_rl.environments.fill_model import FillModel
 from se_rl.environments.fills import fill_model
 from se_rl.environments.metrics import BPS, Metrics, price_advantage
-from se_rl.environments.order_source import ExecutionEnvConfig, OrderSource, default_config
+from se_rl.environments.order_source import ExecutionEnvConfig, Info, OrderSource, default_config
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.task import Orders, WindowBenchmarks
 
@@ -97,8 +97,8 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
         self._leftover: list[float] = []
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
+        self, *, seed: int | None = None, options: Info | None = None
+    ) -> tuple[Observation, Info]:
         """Draw an order (or take what `options` fixes) and show its first observation."""
         super().reset(seed=seed)
         orders = self.source.draw(self.np_random, 1, options=options)
@@ -106,8 +106,8 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
         self._started = True
         return observation, {**self.source.describe(orders), "benchmark": self.benchmark_name}
 
-    def step(self, action: npt.ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Trade in this bar; the fifth value says what was filled, and at the end the order's PA."""
+    def step(self, action: npt.ArrayLike) -> tuple[Observation, float, bool, bool, Info]:
+        """Trade in this bar; `info` says what was filled, and at the end the order's PA."""
         if not self._started or self.core.done:
             raise gym.error.ResetNeeded("the episode is over; call reset() before step()")
         values = np.atleast_1d(np.asarray(action, np.float64))
@@ -115,7 +115,7 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
             raise ValueError(f"action {action!r} does not fit {self.action_space}")
         limit = limit_prices(self.core, values[1:], self.config.price_range_bps)
         observation = self.core.step(values[:1], limit)
-        info: dict[str, Any] = {
+        info: Info = {
             "filled": float(self.core.shares[0]),
             "remaining": float(self.core.remaining[0]),
         }
@@ -140,7 +140,7 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
         """PA, PA_std, WR, GLR and AFI over the episodes finished so far, net of costs."""
         return Metrics.of(self._pa, self._leftover).as_dict()
 
-    def _finish(self) -> dict[str, Any]:
+    def _finish(self) -> Info:
         record = self.core.record()
         benchmark = self.benchmarks().named(self.benchmark_name)
         pa = price_advantage(record.net_price, benchmark, record.orders.side)

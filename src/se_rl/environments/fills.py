@@ -127,7 +127,9 @@ class LimitOnBars(PriceTaker):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _take(price, volume, share, capped, half_spread, row, bar, want, out):  # type: ignore[no-untyped-def]
+def _take(  # type: ignore[no-untyped-def]
+    price, volume, share, capped, half_spread, row, bar, want, out
+):
     """Fill every wish at the bar price, up to `share` of the bar's volume where it is capped."""
     for i in range(row.shape[0]):
         quantity = want[i] if want[i] > 0.0 else 0.0
@@ -140,7 +142,9 @@ def _take(price, volume, share, capped, half_spread, row, bar, want, out):  # ty
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rest(high, low, close, half_spread, tick, row, bar, side, limit, out):  # type: ignore[no-untyped-def]
+def _rest(  # type: ignore[no-untyped-def]
+    high, low, close, half_spread, tick, row, bar, side, limit, out
+):
     """Turn a taker's fills into a limit order's where the limit is passive."""
     for i in range(row.shape[0]):
         out.passive[i] = 0.0

@@ -1,4 +1,4 @@
-"""Imagined history: market paths that a function makes from real ones, checked before anything is trained on them."""
+"""Imagined history: market paths made from real ones, checked before anything trains on them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.bar_faults import FaultKind, bar_fault
 from se_rl.data.market_data import PRICE_FIELDS, MarketData, Provenance
 from se_rl.modules.contracts import LIMITS
 
 Array = npt.NDArray[np.float64]
 ImagineBars = Callable[[Array], Array]
 """Bars [path, bar, 5] (open, high, low, close, volume) to new ones of the same shape."""
+_WORDS: dict[FaultKind, str] = {
+    "not finite": "not finite",
+    "price": "not positive in a price",
+    "volume": "negative in volume",
+    "range": "outside low <= open, close <= high",
+}
 
 
 def imagined_data(data: MarketData, imagine_bars: ImagineBars) -> MarketData:
-    """The same sessions with imagined bars: each call gets all symbols of one date, so that they can move together.
+    """The same sessions with imagined bars.
 
-    Quotes keep their distance from the close and their sizes; the money traded is left out, since only the old bars had it.
-    Raises ValueError, in one line, where the imagined bars break the contract.
+    Each call gets all symbols of one date, so that they can move together. Quotes keep their
+    distance from the close and their sizes; the money traded is left out, since only the old bars
+    had it. Raises ValueError, in one line, where the imagined bars break the contract.
     """
     live = data.has_session
     volume = np.zeros(data.shape) if data.volume is None else data.volume
-    bars = np.stack([*(getattr(data, name) for name in PRICE_FIELDS), volume], axis=-1)
+    prices = [getattr(data, name) for name in PRICE_FIELDS]
+    bars = np.stack([*prices, volume], axis=-1)  # [symbol, session, bar, 5]
     made = bars.copy()
     for day in range(len(data.dates)):
         paths = bars[live[:, day], day]
@@ -36,7 +45,8 @@ def imagined_data(data: MarketData, imagine_bars: ImagineBars) -> MarketData:
     for name in ("bid", "ask"):
         quote = getattr(data, name)
         changed[name] = None if quote is None else quote * (changed["close"] / data.close)
-    changed["volume"], changed["amount"] = None if data.volume is None else made[..., 4], None
+    changed["volume"] = None if data.volume is None else made[..., 4]
+    changed["amount"] = None
     origin = data.provenance
     note = "imagined from real sessions; no market ever printed these prices"
     changed["provenance"] = Provenance(
@@ -52,31 +62,26 @@ def _checked(made: Array, real: Array) -> Array:
         raise ValueError(
             f"imagined bars have shape {result.shape}, expected {real.shape} = paths x bars x 5"
         )
-    open_, high, low, close, volume = np.moveaxis(result, -1, 0)
-    wrong = {
-        "not finite": ~np.isfinite(result).all(axis=-1),
-        "not positive in a price": ~(result[..., :4] > 0).all(axis=-1),
-        "negative in volume": ~(volume >= 0),
-        "outside low <= open, close <= high": (np.minimum(open_, close) < low)
-        | (np.maximum(open_, close) > high),
-    }
-    for what, where in wrong.items():
-        if where.any():
-            path, bar = np.argwhere(where)[0]
-            raise ValueError(
-                f"imagined bars are {what}, first in path {path}, bar {bar}: {result[path, bar].tolist()}"
-            )
+    if fault := bar_fault(result):
+        path, bar = fault.first
+        raise ValueError(
+            f"imagined bars are {_WORDS[fault.kind]}, first in path {path}, bar {bar}:"
+            f" {result[path, bar].tolist()}"
+        )
     return result
 
 
 def _check_drift(made: Array, real: Array) -> None:
     """Refuse paths whose mean move differs from that of the real ones: it would pay one side."""
-    new, old = (_log_returns(bars) for bars in (made, real))
-    drift, deviation = abs(new.mean() - old.mean()), old.std()
-    if drift > LIMITS.imagined_drift * deviation:
+    new = _log_returns(made)
+    old = _log_returns(real)
+    drift = abs(new.mean() - old.mean())
+    most = LIMITS.imagined_drift * old.std()
+    if drift > most:
         raise ValueError(
-            f"imagined bars drift by {1e4 * drift:.3g} bps a bar, at most {1e4 * LIMITS.imagined_drift * deviation:.3g} "
-            f"({LIMITS.imagined_drift:g} standard deviations of a bar) is allowed; keep the mean log return"
+            f"imagined bars drift by {1e4 * drift:.3g} bps a bar, at most {1e4 * most:.3g} "
+            f"({LIMITS.imagined_drift:g} standard deviations of a bar) is allowed; "
+            "keep the mean log return"
         )
 
 

@@ -1,4 +1,7 @@
-"""Warmed-up markets, made once per profile and copied row by row: an episode need not wait for an empty book to fill."""
+"""Warmed-up markets, made once per profile and copied row by row.
+
+So an episode need not wait for an empty book to fill.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +27,14 @@ LOOKBACK_BARS = max(RETURN_MINUTES)
 MEASURED_BARS = 120
 MOST_LOTS = 50
 PARALLEL_MARKETS = 256
-"""Fewer markets than these are not worth waking other threads for: on a busy machine that costs milliseconds a bar."""
+"""Fewer markets are not worth waking other threads for: that can cost milliseconds a bar."""
 
 
 class WarmPool:
-    """States of markets in full swing under one profile, and what is usual there (in ticks and lots per bar).
+    """States of markets in full swing under one profile, and what is usual there.
 
-    `quiet` turns the profile's own news off, for markets whose value follows a session. What is usual is always measured
-    with the news on: the session's moves take their place.
+    Usual are ticks and lots per bar, measured with the news on. `quiet` then turns the profile's
+    own news off, for markets whose value follows a session: the session's moves take their place.
     """
 
     def __init__(self, profile: MarketProfile, *, agents: int = 1, quiet: bool = False) -> None:
@@ -44,7 +47,8 @@ class WarmPool:
         self.usual_best_lots = float(np.median(markets.books.depth(1)[whole, :, 0, 1]))
         if self.volatility_ticks <= 0 or self.usual_volume_lots <= 0:
             raise DataError(
-                "the profile's market never trades or never moves; raise its rates or news_volatility"
+                "the profile's market never trades or never moves; "
+                "raise its rates or news_volatility"
             )
         if quiet:
             markets, bars, whole = _in_full_swing(self.profile, agents)
@@ -57,7 +61,10 @@ class WarmPool:
         return Markets(n, self.profile, agents=self.agents, warm_up_bars=0, parallel=_threaded())
 
     def start(self, markets: Markets, seeds: Int) -> Int:
-        """Put each market into a state that its seed picks, with fresh random streams; the pool's row of each."""
+        """Put each market into a state that its seed picks, with fresh random streams.
+
+        Returns the pool's row of each market.
+        """
         rows = stream_seeds(~seeds)[:, 0] % len(self._states[0])
         for array, states in zip(_arrays(markets), self._states, strict=True):
             np.take(states, rows, axis=0, out=array, mode="clip")
@@ -66,19 +73,17 @@ class WarmPool:
         return rows
 
     def widen(self, markets: Markets, *, spread_ticks: Array, best_lots: Array) -> None:
-        """Bring the makers' half-spread and lots to a symbol's usual spread and best size (NaN: the profile's own).
+        """Bring the makers' half-spread and lots to a symbol's usual spread and best size.
 
-        The book follows within the makers' next re-quotes; a quote is never narrower than a tick, nor
-        larger than MOST_LOTS a level.
+        NaN leaves the profile's own. The book follows within the makers' next re-quotes; a quote is
+        never narrower than a tick, nor larger than MOST_LOTS a level.
         """
         copies = markets.n // len(spread_ticks)
         extra = np.nan_to_num((spread_ticks - self.usual_spread_ticks) / 2.0)
-        lowest = -self.profile.maker_half_spread
-        half = np.maximum(extra, lowest)
+        half = np.maximum(extra, -self.profile.maker_half_spread)
         own = round(self.profile.maker_lots)
-        lots = np.clip(
-            np.nan_to_num(best_lots - self.usual_best_lots), 1 - own, max(0, MOST_LOTS - own)
-        )
+        missing = np.nan_to_num(best_lots - self.usual_best_lots)
+        lots = np.clip(missing, 1 - own, max(0, MOST_LOTS - own))
         markets.sim.state[:, EXTRA_SPREAD] = np.tile(np.rint(half * FIXED).astype(np.int64), copies)
         markets.sim.state[:, EXTRA_LOTS] = np.tile(np.rint(lots).astype(np.int64), copies)
 
@@ -86,7 +91,10 @@ class WarmPool:
 def trade_bar(
     markets: Markets, wishes: Int, *, drift: Int, events: Int
 ) -> tuple[dict[str, Int], Int]:
-    """One bar of `Markets.run` with wishes [market, agent, 4], on no more threads than the markets are worth."""
+    """One bar of `Markets.run` with wishes [market, agent, wish].
+
+    It runs on no more threads than the markets are worth.
+    """
     if not _threaded():
         return markets.run(1, wishes[None], drift=drift, events=events)
     threads = nb.get_num_threads()
@@ -98,7 +106,7 @@ def trade_bar(
 
 
 def _threaded() -> bool:
-    """Whether numba may use threads at all: where not, its threading layer is never started, not even asked for."""
+    """Whether numba may use threads; where not, its threading layer is never started."""
     return int(nb.config.NUMBA_NUM_THREADS) > 1  # type: ignore[attr-defined]
 
 
@@ -116,7 +124,8 @@ def _in_full_swing(
     whole = ~markets.broken
     if not whole.any():
         raise DataError(
-            f"all {POOL_MARKETS} markets of the profile broke while warming up (a side of the book was empty); "
+            f"all {POOL_MARKETS} markets of the profile broke while warming up "
+            "(a side of the book was empty); "
             "raise its maker_levels, maker_wake_rate or noise_limit_rate"
         )
     return markets, bars, whole

@@ -1,6 +1,7 @@
 """The metrics of an execution, each defined once: PA, PA-std, WR, GLR, AFI.
 
-They sit beside the task because environments report them too; evaluation/ adds intervals and comparisons.
+They sit beside the task because environments report them too; `scoring` adds intervals and
+comparisons.
 """
 
 from __future__ import annotations
@@ -15,12 +16,10 @@ BPS = 1e4
 
 
 def price_advantage(price: npt.ArrayLike, benchmark: npt.ArrayLike, side: npt.ArrayLike) -> Array:
-    """PA per order in bps: 1e4 * s * (price/benchmark - 1), s = +1 sell, -1 buy; positive is good."""
-    return (
-        BPS
-        * np.asarray(side, np.float64)
-        * (np.asarray(price, np.float64) / np.asarray(benchmark, np.float64) - 1.0)
-    )
+    """PA per order in bps; positive is good."""
+    # PA = 1e4 s (price / benchmark - 1), s = +1 for a sell, -1 for a buy
+    move = np.asarray(price, np.float64) / np.asarray(benchmark, np.float64) - 1.0
+    return BPS * np.asarray(side, np.float64) * move
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,12 @@ class Metrics:
         spread = pa.std(ddof=1) if pa.size > 1 else np.nan
         wins = (len(gains) + 0.5 * (pa == 0).sum()) / pa.size
         return cls(
-            pa.size,
-            float(pa.mean()),
-            float(spread),
-            float(wins),
-            float(ratio),
-            float(np.mean(np.abs(leftover))),
+            orders=pa.size,
+            pa_bps=float(pa.mean()),
+            pa_std_bps=float(spread),
+            win_rate=float(wins),
+            gain_loss_ratio=float(ratio),
+            final_inventory=float(np.mean(np.abs(leftover))),
         )
 
     def as_dict(self) -> dict[str, float]:

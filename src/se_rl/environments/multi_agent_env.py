@@ -1,6 +1,6 @@
-"""The multi-agent world: several executing agents, each with a parent order, in one book, and with messages.
+"""The multi-agent world: executing agents with an order each in one book, and with messages.
 
-`MultiAgentEnvironment` has PettingZoo's parallel API; `MultiAgentCore` steps many such books at once.
+`MultiAgentEnvironment` has PettingZoo's parallel API; `MultiAgentCore` steps many books at once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from se_rl.environments.execution_env import (
     limit_prices,
 )
 from se_rl.environments.metrics import Metrics, price_advantage
+from se_rl.environments.order_source import Info
 from se_rl.environments.task import Orders
 
 Array = npt.NDArray[np.float64]
 Observation = npt.NDArray[np.float32]
 Inbox = Callable[[Array], Array]
-"""A protocol: the messages [book, agent, K] that were sent become the inboxes [book, agent, K] that are read."""
+"""A protocol: messages sent [book, agent, K] become inboxes read [book, agent, K]."""
 
 
 def mean_of_others(messages: Array) -> Array:
@@ -41,10 +42,11 @@ def mean_of_others(messages: Array) -> Array:
 
 
 class MultiAgentCore:
-    """Batched books with `agents` executing agents each: a DynamicCore, and the messages beside it.
+    """Batched books with `agents` executing agents each: a DynamicCore, and messages beside it.
 
-    Arrays have the shape [book, agent, ...]. What a step did is in `core`, whose orders are those of book 0, then book 1
-    and so on. An observation is the order's 32 fields and the inbox; messages are kept to [-1, 1].
+    Arrays have the shape [book, agent, ...]. What a step did is in `core`, whose orders are those
+    of book 0, then book 1 and so on. An observation is the order's fields and the inbox; messages
+    are kept to [-1, 1].
     """
 
     def __init__(
@@ -54,15 +56,13 @@ class MultiAgentCore:
             raise DataError(
                 f"message_size is {message_size}; use 0 for no messages, or a positive number"
             )
-        self.core, self.agents, self.message_size, self._inbox = (
-            core,
-            core.agents,
-            message_size,
-            inbox,
-        )
+        self.core = core
+        self.agents = core.agents
+        self.message_size = message_size
+        self._inbox = inbox
 
     def reset(self, orders: Orders, *, seeds: npt.ArrayLike | None = None) -> Observation:
-        """Start the orders (those of a book are neighbours and share row and start), all inboxes empty."""
+        """Start the orders, all inboxes empty; those of a book are neighbours in one window."""
         for name in ("row", "start"):
             values = getattr(orders, name).reshape(-1, self.agents)
             if np.any(values != values[:, :1]):
@@ -76,7 +76,7 @@ class MultiAgentCore:
     def step(
         self, ratio: Array, limit: Array | None = None, *, messages: Array | None = None
     ) -> Observation:
-        """One bar for every book: ratios and limits [book, agent], and what each agent says to the others."""
+        """One bar for every book: ratios, limits and outgoing messages, each [book, agent, ...]."""
         shape = (len(self.core.orders) // self.agents, self.agents, self.message_size)
         said = np.zeros(shape) if messages is None else np.clip(messages, -1.0, 1.0)
         if said.shape != shape or not np.all(np.isfinite(said)):
@@ -93,17 +93,16 @@ class MultiAgentCore:
 
     def _join(self, public: Observation, inbox: Array) -> Observation:
         fields = public.reshape(-1, self.agents, public.shape[1])
-        if inbox.shape != (*fields.shape[:2], self.message_size):
-            raise ValueError(
-                f"the inbox has shape {inbox.shape}, expected {(*fields.shape[:2], self.message_size)}"
-            )
+        expected = (*fields.shape[:2], self.message_size)
+        if inbox.shape != expected:
+            raise ValueError(f"the inbox has shape {inbox.shape}, expected {expected}")
         return np.concatenate([fields, np.clip(inbox, -1.0, 1.0).astype(np.float32)], axis=2)
 
 
 def draw_shared_orders(
     source: OrderSource, rng: np.random.Generator, books: int, *, agents: int
 ) -> Orders:
-    """Orders for `agents` agents in each of `books` books: windows drawn per book, sides per agent."""
+    """Orders for `agents` agents in each of `books` books: a window per book, a side per agent."""
     drawn = source.draw(rng, books * agents)
     lead = np.arange(books * agents) // agents * agents
     return Orders(drawn.row[lead], drawn.start[lead], drawn.side, drawn.quantity, drawn.horizon)
@@ -112,26 +111,28 @@ def draw_shared_orders(
 class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
     """
     ## Description
-    `agents` executing agents, each with a parent order of its own (sides drawn unless the config fixes them), in one
-    simulated book: they move the price for one another. With `data` the market is the twin of a drawn session.
+    `agents` executing agents, each with a parent order of its own (sides drawn unless the config
+    fixes them), in one simulated book: they move the price for one another. With `data` the market
+    is the twin of a drawn session.
 
     ## Action Space
-    Box: the ratio in [0, 1] (and with `ratio_and_price` the distance in [-1, 1], as in DynamicEnvironment), then the
-    outgoing message, `message_size` numbers in [-1, 1].
+    Box: the ratio in [0, 1] (and with `ratio_and_price` the distance in [-1, 1], as in
+    DynamicEnvironment), then the outgoing message, `message_size` numbers in [-1, 1].
 
     ## Observation Space
-    Box: the 32 `OBSERVATION_FIELDS` of the agent's own order, then its inbox, `message_size` numbers in [-1, 1]. An agent
-    sees nothing of another's order except through messages.
+    Box: the 32 `OBSERVATION_FIELDS` of the agent's own order, then its inbox, `message_size`
+    numbers in [-1, 1]. An agent sees nothing of another's order except through messages.
 
     ## Rewards, Episode End
     As in DynamicEnvironment, for each agent's own order; all agents end together.
 
     ## Arguments
-    `data`, `config` and `options` (profile, scales, shadow) as in DynamicEnvironment; `participation` is each agent's.
+    `data`, `config` and `options` (profile, scales, shadow) as in DynamicEnvironment;
+    `participation` is each agent's.
     `inbox`: the protocol by which messages [1, agents, K] become inboxes.
     """
 
-    metadata = {"name": "se_rl_multi_agent_v0", "render_modes": []}  # noqa: RUF012 (an instance variable in PettingZoo)
+    metadata = {"name": "se_rl_multi_agent_v0", "render_modes": []}  # noqa: RUF012 (PettingZoo's)
 
     def __init__(
         self,
@@ -152,14 +153,17 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         self.core = MultiAgentCore(self.world, message_size=message_size, inbox=inbox)
         self.possible_agents = [f"agent_{i}" for i in range(agents)]
         self.agents: list[str] = []
-        own = 1 if self.config.action == "ratio" else 2
-        low = np.array([0.0] + [-1.0] * (own - 1 + message_size), np.float32)
-        reach = np.array([CLIP] * len(OBSERVATION_FIELDS) + [1.0] * message_size, np.float32)
-        self.action_spaces = {
-            name: spaces.Box(low, np.ones_like(low)) for name in self.possible_agents
-        }
-        self.observation_spaces = {name: spaces.Box(-reach, reach) for name in self.possible_agents}
-        self._rng, self._own_numbers = seeding.np_random(None)[0], own
+        self._own_numbers = 1 if self.config.action == "ratio" else 2
+        low = np.full(self._own_numbers + message_size, -1.0, np.float32)
+        low[0] = 0.0  # the ratio
+        reach = np.ones(len(OBSERVATION_FIELDS) + message_size, np.float32)
+        reach[: len(OBSERVATION_FIELDS)] = CLIP
+        self.action_spaces: dict[str, spaces.Box] = {}
+        self.observation_spaces: dict[str, spaces.Box] = {}
+        for name in self.possible_agents:
+            self.action_spaces[name] = spaces.Box(low, np.ones_like(low))
+            self.observation_spaces[name] = spaces.Box(-reach, reach)
+        self._rng = seeding.np_random(None)[0]
         self._pa: list[float] = []
         self._leftover: list[float] = []
         self.broken_orders = 0
@@ -173,15 +177,20 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         return self.action_spaces[agent]
 
     def reset(
-        self, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, Observation], dict[str, dict[str, Any]]]:
-        """Draw a window and the agents' orders. There are no options: PettingZoo's own test hands some in."""
+        self, seed: int | None = None, options: Info | None = None
+    ) -> tuple[dict[str, Observation], dict[str, Info]]:
+        """Draw a window and the agents' orders.
+
+        There are no options, but PettingZoo's own test hands some in.
+        """
         if seed is not None:
             self._rng = seeding.np_random(seed)[0]
         orders = draw_shared_orders(self.source, self._rng, 1, agents=len(self.possible_agents))
         observation = self.core.reset(orders, seeds=self._rng.integers(2**62, size=1))
         self.agents = list(self.possible_agents)
-        infos = {name: self.source.describe(orders, which=i) for i, name in enumerate(self.agents)}
+        infos = {}
+        for which, name in enumerate(self.agents):
+            infos[name] = self.source.describe(orders, which=which)
         return self._by_name(observation[0]), infos
 
     def step(
@@ -191,27 +200,27 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         dict[str, float],
         dict[str, bool],
         dict[str, bool],
-        dict[str, dict[str, Any]],
+        dict[str, Info],
     ]:
-        """One bar for everybody; at the end `infos` has each order's PA, AFI and whether it is void."""
+        """One bar for everybody; at the end `infos` has each order's PA, AFI and `broken`."""
         names = list(self.agents)
         if not names:
             raise ValueError("nobody is executing; call reset() before step()")
-        values = np.stack([self._checked(name, actions) for name in names])[None]
-        own, world = self._own_numbers, self.world
-        limits = (
-            limit_prices(world, values[0, :, 1], self.config.price_range_bps) if own == 2 else None
-        )
-        observation = self.core.step(values[..., 0], limits, messages=values[..., own:])
+        world = self.world
+        own = self._own_numbers
+        values = np.stack([self._checked(name, actions) for name in names])  # [agent, number]
+        limits = limit_prices(world, values[:, 1:own].ravel(), self.config.price_range_bps)
+        observation = self.core.step(values[None, :, 0], limits, messages=values[None, :, own:])
         infos = self._infos()
         if world.done:
             self.agents = []
-        done, never = dict.fromkeys(names, world.done), dict.fromkeys(names, False)
-        rewards = {name: float(world.reward[i]) for i, name in enumerate(names)}
+        done = dict.fromkeys(names, world.done)
+        never = dict.fromkeys(names, False)
+        rewards = dict(zip(names, map(float, world.reward), strict=True))
         return self._by_name(observation[0]), rewards, done, never, infos
 
     def get_metrics(self) -> dict[str, float]:
-        """PA, PA_std, WR, GLR and AFI over all finished orders that count, and how many were void."""
+        """PA, PA_std, WR, GLR and AFI over the orders that count, and how many were void."""
         return {
             **Metrics.of(self._pa, self._leftover).as_dict(),
             "broken": float(self.broken_orders),
@@ -228,25 +237,31 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         return values
 
     def _by_name(self, observation: Observation) -> dict[str, Observation]:
-        return {name: observation[i] for i, name in enumerate(self.possible_agents)}
+        return dict(zip(self.possible_agents, observation, strict=True))
 
-    def _infos(self) -> dict[str, dict[str, Any]]:
+    def _infos(self) -> dict[str, Info]:
+        """What was filled, and at the end each order's result."""
         world = self.world
-        infos: list[dict[str, Any]] = [
-            {"filled": float(filled), "remaining": float(left)}
-            for filled, left in zip(world.shares, world.remaining, strict=True)
-        ]
-        if not world.done:
-            return dict(zip(self.possible_agents, infos, strict=True))
-        record, broken = world.record(), world.broken
-        pa = price_advantage(record.net_price, world.benchmarks().named("vwap"), record.orders.side)
-        for i, info in enumerate(infos):
-            info |= {
-                "PA": float(pa[i]),
-                "AFI": float(record.leftover[i]),
-                "broken": bool(broken[i]),
+        infos: dict[str, Info] = {}
+        for i, name in enumerate(self.possible_agents):
+            infos[name] = {
+                "filled": float(world.shares[i]),
+                "remaining": float(world.remaining[i]),
             }
-        self._pa += [float(value) for value in pa[~broken]]
-        self._leftover += [float(value) for value in record.leftover[~broken]]
+        if world.done:
+            self._finish(infos)
+        return infos
+
+    def _finish(self, infos: dict[str, Info]) -> None:
+        """Add each order's result to its info; those that count enter the metrics."""
+        record = self.world.record()
+        broken = self.world.broken
+        vwap = self.world.benchmarks().named("vwap")
+        pa = price_advantage(record.net_price, vwap, record.orders.side)
+        for i, info in enumerate(infos.values()):
+            info["PA"] = float(pa[i])
+            info["AFI"] = float(record.leftover[i])
+            info["broken"] = bool(broken[i])
+        self._pa += pa[~broken].tolist()
+        self._leftover += record.leftover[~broken].tolist()
         self.broken_orders += int(broken.sum())
-        return dict(zip(self.possible_agents, infos, strict=True))

@@ -14,6 +14,8 @@ from se_rl.environments.costs import Costs
 from se_rl.environments.metrics import BPS
 from se_rl.environments.task import SIDES, Orders, check_window, positive_quantity
 
+Info = dict[str, Any]
+"""What Gymnasium and PettingZoo call `info` and `options`: plain values by name."""
 ACTIONS = ("ratio", "ratio_and_price")
 
 
@@ -105,7 +107,7 @@ class OrderSource:
             check_window(self.data, horizon=self.config.total_time, start=int(start))
         return np.full(n, int(start))
 
-    def describe(self, orders: Orders, *, which: int = 0) -> dict[str, Any]:
+    def describe(self, orders: Orders, *, which: int = 0) -> Info:
         """One order in words, for an environment's `info`."""
         side = "sell" if orders.side[which] > 0 else "buy"
         if self.data is None:

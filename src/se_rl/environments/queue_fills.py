@@ -212,7 +212,7 @@ def _fill_orders(
 
 @njit(cache=True)
 def _signed_limit(limit: float, direction: int) -> int:
-    """The limit on the price grid, rounded to the passive side; a seller asks for a tick at least."""
+    """The limit on the price grid, rounded to the passive side; a seller asks for a tick."""
     if np.isnan(limit):
         return _HIGHEST_E4
     ticks = np.floor(direction * limit * (1e4 / TICK_E4) + 1e-6)

@@ -168,7 +168,9 @@ def _write_step(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _write_twap(prices, booked, step, at, column, lowest, highest, fields):  # type: ignore[no-untyped-def]
+def _write_twap(  # type: ignore[no-untyped-def]
+    prices, booked, step, at, column, lowest, highest, fields
+):
     """TWAP's rows from its own booking; where it traded nothing its price is a taker's."""
     for i in range(booked.row.shape[0]):
         s = np.float64(booked.side[i])

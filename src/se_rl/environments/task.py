@@ -1,6 +1,7 @@
 """The execution task: parent orders, the windows they live in, and what their execution came to.
 
-Episode -> Orders (many at once) -> a world -> ExecutionRecord -> metrics. Side +1 is a sell, -1 a buy, everywhere.
+Episode -> Orders (many at once) -> a world -> ExecutionRecord -> metrics. Side +1 is a sell, -1 a
+buy, everywhere.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Episode:
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """Many parent orders as arrays; `row` is symbol * sessions + session in the data they trade on."""
+    """Many parent orders as arrays; `row` is symbol * sessions + session in their data."""
 
     row: Index
     start: Index
@@ -73,11 +74,11 @@ def order_from_episode(data: MarketData, episode: Episode) -> Orders:
     check_window(data, horizon=episode.horizon, start=episode.start)
     row = symbol * len(data.dates) + day
     return Orders(
-        np.array([row]),
-        np.array([episode.start]),
-        np.array([SIDES[episode.side]], np.int8),
-        np.array([quantity]),
-        episode.horizon,
+        row=np.array([row]),
+        start=np.array([episode.start]),
+        side=np.array([SIDES[episode.side]], np.int8),
+        quantity=np.array([quantity]),
+        horizon=episode.horizon,
     )
 
 
@@ -89,22 +90,26 @@ def order_pairs(
     start: int = 0,
     quantity: float = 10_000.0,
 ) -> Orders:
-    """One sell and one buy order per symbol, session and window; sells first, the buy of order i is i + len/2.
+    """One sell and one buy order per symbol, session and window; the buy of order i is i + len/2.
 
-    Windows of `horizon` bars tile the session from bar `start`; None is the whole session. `dates` keeps orders to some
-    sessions (None: all). Windows without any trade are left out: nothing could be executed there.
+    Windows of `horizon` bars tile the session from bar `start`; None is the whole session. `dates`
+    keeps orders to some sessions (None: all). Windows without any trade are left out: nothing could
+    be executed there.
     """
     length = len(data.grid) - start if horizon is None else horizon
     check_window(data, horizon=length, start=start)
     quantity = positive_quantity(quantity)
     starts = np.arange(start, len(data.grid) - length + 1, length)
     wanted = np.ones(len(data.dates), np.bool_) if dates is None else np.isin(data.dates, dates)
-    live = [(data.traded[..., s : s + length].any(axis=2) & wanted).ravel() for s in starts]
-    traded = np.stack(live, axis=1)
-    row, window = np.nonzero(traded)
+    live = []
+    for first in starts:
+        traded = data.traded[..., first : first + length].any(axis=2)
+        live.append((traded & wanted).ravel())
+    row, window = np.nonzero(np.stack(live, axis=1))
     if not len(row):
         raise DataError(
-            f"{data.provenance.name} has no tradable window on the chosen dates; choose another split"
+            f"{data.provenance.name} has no tradable window on the chosen dates; "
+            "choose another split"
         )
     both = np.concatenate([row, row])
     side = np.repeat(np.array([SELL, BUY], np.int8), len(row))
@@ -115,12 +120,13 @@ def check_window(data: MarketData, *, horizon: int, start: int) -> None:
     """Refuse a window that does not fit into the session."""
     if start < 0 or horizon < 1:
         raise DataError(
-            f"a window of {horizon} bars from bar {start} is impossible; use a horizon >= 1 and a start >= 0"
+            f"a window of {horizon} bars from bar {start} is impossible; "
+            "use a horizon >= 1 and a start >= 0"
         )
     if start + horizon > len(data.grid):
         raise DataError(
-            f"horizon {horizon} from bar {start} is longer than the session of {len(data.grid)} bars; "
-            f"use at most {len(data.grid) - start} or 'session'"
+            f"horizon {horizon} from bar {start} is longer than the session of {len(data.grid)} "
+            f"bars; use at most {len(data.grid) - start} or 'session'"
         )
 
 
@@ -135,7 +141,7 @@ def positive_quantity(quantity: float) -> float:
 
 @dataclass(frozen=True, eq=False)
 class WindowBenchmarks:
-    """Prices an execution is held against, per order: the window's VWAP (None without volume), TWAP, and the arrival price."""
+    """Prices an execution is held against, per order; VWAP is None without volume."""
 
     vwap: Array | None
     twap: Array
@@ -143,7 +149,10 @@ class WindowBenchmarks:
 
     @classmethod
     def of(cls, data: MarketData, orders: Orders) -> WindowBenchmarks:
-        """Benchmarks over exactly the bars each order may trade in; a window without volume has its TWAP as VWAP."""
+        """Benchmarks over exactly the bars each order may trade in.
+
+        A window in which nothing traded has its TWAP as VWAP.
+        """
         price = orders.gather(data.price)
         twap = price.mean(axis=1)
         vwap = None
@@ -154,7 +163,7 @@ class WindowBenchmarks:
         return cls(vwap, twap, arrival_price(data, orders))
 
     def named(self, name: str) -> Array:
-        """The benchmark called vwap, twap or arrival; VWAP without volume is refused, never invented."""
+        """The benchmark called vwap, twap or arrival; VWAP without volume is refused."""
         values = {"vwap": self.vwap, "twap": self.twap, "arrival": self.arrival}.get(name)
         if name == "vwap" and values is None:
             raise DataError(
@@ -166,7 +175,7 @@ class WindowBenchmarks:
 
 
 def arrival_price(data: MarketData, orders: Orders) -> Array:
-    """The last close before the order's first bar; for an order from the first bar on, the session's open."""
+    """The last close before the order's first bar; from the first bar on, the session's open."""
     close = data.close.reshape(-1, len(data.grid))
     opening = data.open.reshape(-1, len(data.grid))[orders.row, 0]
     return np.where(orders.start > 0, close[orders.row, np.maximum(orders.start - 1, 0)], opening)
@@ -176,8 +185,9 @@ def arrival_price(data: MarketData, orders: Orders) -> Array:
 class ExecutionRecord:
     """What became of each order: average prices over the WHOLE parent, forced completion included.
 
-    `gross_price` is before half-spread and fees, `net_price` after them; `leftover` is the share of the order that was
-    still open at the end and had to be completed at market; `fills` are shares of the order per step.
+    `gross_price` is before half-spread and fees, `net_price` after them; `leftover` is the share of
+    the order that was still open at the end and had to be completed at market; `fills` are shares
+    of the order per step.
     """
 
     orders: Orders

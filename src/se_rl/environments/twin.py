@@ -1,8 +1,9 @@
-"""What simulated markets are told from outside: the script of a free market, or of the twin of a real session.
+"""What simulated markets are told from outside: the script of a free market, or of a twin.
 
-In a twin the public value follows the session's closes, each bar's move during that bar and never before, and the pace
-of events follows the session's volume against its profile. The size of a tick comes from the volatility known at the
-window's start, so that nothing in the book gives away how wild the rest of the day will be.
+In the twin of a real session the public value follows the session's closes, each bar's move during
+that bar and never before, and the pace of events follows the session's volume against its profile.
+The size of a tick comes from the volatility known at the window's start, so that nothing in the
+book gives away how wild the rest of the day will be.
 """
 
 from __future__ import annotations
@@ -29,37 +30,36 @@ FREE_PRICE = 100.0
 FREE_VOLATILITY = 10e-4
 ACTIVITY_RANGE = (0.25, 4.0)
 SLOWEST_MINUTE = 1e-5
-"""A tick is at least what a minute volatility of 0.1 bps gives: flat sessions must not make every move a huge one."""
+"""A tick is at least what a minute volatility of 0.1 bps gives, in flat sessions too."""
 
 
 @dataclass(frozen=True, eq=False)
 class Script:
-    """The plan of some markets' windows and what was known before them; arrays [market] or [step, market].
+    """The plan of some markets' windows and what was known before them.
 
-    `tick` is one tick as a share of `reference`, the price at the anchor; `value_ticks` the public value at each bar's end
-    above the anchor; `activity` the pace of events. The past: `log_path` of prices and `volume` against the usual one
-    (newest last), log of open, high and low so far, and sum and weight of squared returns. `universe_return` [step, return,
-    market] (NaN where there is no universe) and `time_of_day` have one entry more than there are steps. `spread` in ticks and
-    `best_lots` are the symbol's usual ones in the data that scales were fitted on, NaN where it has no quotes.
+    The plan: `value_ticks` is the public value at each bar's end above the anchor, `activity` the
+    pace of events. The past, newest last: prices, and volume against the usual one. `spread` (in
+    ticks) and `best_lots` are the symbol's usual ones in the data that scales were fitted on, NaN
+    where it has no quotes.
     """
 
-    reference: Array
-    tick: Array
-    value_ticks: Array
-    activity: Array
-    log_path: Array
-    volume: Array
-    log_open: Array
+    reference: Array  # [market]: the price at the anchor
+    tick: Array  # [market]: one tick as a share of the reference
+    value_ticks: Array  # [step, market]
+    activity: Array  # [step, market]
+    log_path: Array  # [past bar, market]
+    volume: Array  # [past bar, market]
+    log_open: Array  # [market]: of the session, as are high and low so far
     log_high: Array
     log_low: Array
-    squared_sum: Array
+    squared_sum: Array  # [market]: of the squared returns known, and its weight in bars
     squared_weight: Array
-    usual_volatility: Array
-    bars_known: Array
-    universe_return: Array
-    time_of_day: Array
-    spread: Array
-    best_lots: Array
+    usual_volatility: Array  # [market]
+    bars_known: Array  # [market]
+    universe_return: Array  # [step + 1, return, market], NaN where there is no universe
+    time_of_day: Array  # [step + 1, market]
+    spread: Array  # [market]
+    best_lots: Array  # [market]
     return_bars: tuple[int, ...]
     day_bars: int
 
@@ -67,7 +67,10 @@ class Script:
 def free_script(
     mid_ticks: Array, relative_volume: Array, *, horizon: int, volatility_ticks: float
 ) -> Script:
-    """Markets with news of their own, at 100.0 when the order arrives; their past is the pool's [bar, market]."""
+    """Markets with news of their own, at 100.0 when the order arrives.
+
+    Their past is the pool's, [bar, market].
+    """
     n = mid_ticks.shape[1]
     tick = FREE_VOLATILITY / volatility_ticks
     path = np.log(FREE_PRICE * (1.0 + (mid_ticks - mid_ticks[-1]) * tick))
@@ -101,26 +104,24 @@ class SessionTwin:
     def __init__(self, data: MarketData, scales: FeatureScales | None = None) -> None:
         self.data = data
         known = Known(data, scales or FeatureScales.fit(data))
+        scales = known.scales
         self._prior = PRIOR_MINUTES / data.grid.bar_minutes
-        self._return_bars = tuple(
-            max(1, round(minutes / data.grid.bar_minutes)) for minutes in RETURN_MINUTES
-        )
-        self._log_price, self._sigma = flat(known.log_price), flat(known.sigma)
-        self._close, self._bars_known = flat(data.close), flat(known.bars_known.astype(np.float64))
+        self._return_bars = tuple(map(known.bars_of, RETURN_MINUTES))
+        self._log_price = flat(known.log_price)
+        self._sigma = flat(known.sigma)
+        self._close = flat(data.close)
+        self._bars_known = flat(known.bars_known.astype(np.float64))
         opening = data.open[..., :1]
-        self._high = flat(
-            np.maximum.accumulate(np.log(np.concatenate([opening, data.high], axis=2)), axis=2)
-        )
-        self._low = flat(
-            np.minimum.accumulate(np.log(np.concatenate([opening, data.low], axis=2)), axis=2)
-        )
-        self._usual_volatility = np.sqrt(np.maximum(known.scales.variance, 1e-12))
-        quoted, bar_volume = known.scales.spread_bps > 0, known.scales.day_volume / len(data.grid)
-        self._spread = np.where(quoted, known.scales.spread_bps * 1e-4, np.nan)
-        sized = (known.scales.best_size > 0) & (bar_volume > 0)
-        self._best_share = np.where(
-            sized, known.scales.best_size / np.where(sized, bar_volume, 1.0), np.nan
-        )
+        high = np.log(np.concatenate([opening, data.high], axis=2))
+        low = np.log(np.concatenate([opening, data.low], axis=2))
+        self._high = flat(np.maximum.accumulate(high, axis=2))
+        self._low = flat(np.minimum.accumulate(low, axis=2))
+        self._usual_volatility = np.sqrt(np.maximum(scales.variance, 1e-12))
+        self._spread = np.where(scales.spread_bps > 0, scales.spread_bps * 1e-4, np.nan)
+        bar_volume = scales.day_volume / len(data.grid)
+        sized = (scales.best_size > 0) & (bar_volume > 0)
+        share = scales.best_size / np.where(sized, bar_volume, 1.0)
+        self._best_share = np.where(sized, share, np.nan)
         self.activity: Array = flat(_activity(known))
         self._universe = _universe_returns(known, self._return_bars)
 
@@ -129,12 +130,14 @@ class SessionTwin:
     ) -> Script:
         """The script of one market per order, over the order's window."""
         check_window(self.data, horizon=orders.horizon, start=int(orders.start.max()))
-        row, start, bars = orders.row, orders.start, len(self.data.grid)
+        row, start = orders.row, orders.start
+        bars = len(self.data.grid)
         symbol = row // len(self.data.dates)
         past = start - np.arange(LOOKBACK_BARS, -1, -1)[:, None]
         known = np.maximum(past, 0)
         window = orders.bars().T
-        sigma, reference = self._sigma[row, start], arrival_price(self.data, orders)
+        sigma = self._sigma[row, start]
+        reference = arrival_price(self.data, orders)
         tick = np.maximum(sigma, SLOWEST_MINUTE) / volatility_ticks
         after = np.concatenate([window, window[-1:] + 1])
         weight = self._prior + self._bars_known[row, start]
@@ -162,7 +165,10 @@ class SessionTwin:
 
 
 def _activity(known: Known) -> Array:
-    """Each bar's volume over what the session so far and the profile let one expect; 1 where the data has no volume."""
+    """Each bar's volume over what the session so far and the profile let one expect.
+
+    1 where the data has no volume.
+    """
     data = known.data
     if data.volume is None:
         return np.ones(data.shape)
@@ -171,7 +177,10 @@ def _activity(known: Known) -> Array:
 
 
 def _universe_returns(known: Known, return_bars: tuple[int, ...]) -> Array:
-    """[session, bar + 1, return]: the symbols' mean scaled return of each minute, NaN where fewer than two trade."""
+    """[session, bar + 1, return]: the symbols' mean scaled return of each minute.
+
+    NaN where fewer than two symbols trade.
+    """
     live = known.data.has_session[..., None]
     count = live.sum(axis=0)
     means = []
@@ -191,18 +200,24 @@ class TwinError:
 
 
 def twin_error(core: DynamicCore, orders: Orders, *, seeds: Int | None = None) -> TwinError:
-    """RMS gap of the twins' mids to the closes at the bars' ends, correlation of their volume with the session's
-    relative volume, and how many twins broke, over the windows of `orders`."""
+    """How far the twins of the windows of `orders` are from their sessions.
+
+    RMS gap of the mids to the closes at the bars' ends, correlation of volume with the session's
+    relative volume, and how many twins broke.
+    """
     if core.twin is None:
         raise ValueError("a free market has no session to be compared with; give the core data")
     core.reset(orders, seeds=seeds)
     bars = core.run_without_orders()
     whole = ~core.markets.broken[: len(orders)]
     closes = orders.gather(core.twin.data.close).T
-    gap_bps = 1e4 * (core.price(bars["close"][:, : len(orders)] / 2.0) / closes - 1.0)[:, whole]
+    mids = core.price(bars["close"][:, : len(orders)] / 2.0)
+    gap_bps = 1e4 * (mids / closes - 1.0)[:, whole]
     wanted = core.twin.activity[orders.row, orders.bars().T]
     volume = bars["volume"][:, : len(orders)]
     correlation = np.corrcoef(volume[:, whole].ravel(), wanted[:, whole].ravel())[0, 1]
     return TwinError(
-        float(np.sqrt(np.mean(np.square(gap_bps)))), float(correlation), int((~whole).sum())
+        rms_bps=float(np.sqrt(np.mean(np.square(gap_bps)))),
+        volume_correlation=float(correlation),
+        broken=int((~whole).sum()),
     )

@@ -1,7 +1,8 @@
-"""Worlds to train in: many parent orders stepped together, and for each step what a reward may look at.
+"""Worlds to train in: many parent orders stepped together, and what a reward may look at.
 
-A world draws episodes in pairs of both sides, shows observations, takes one array of actions a step and fills one array
-of `REWARD_FIELDS`. `static_world.py` replays history, `dynamic_world.py` simulates; `MixedWorld` joins worlds in a batch.
+A world draws episodes in pairs of both sides, shows observations, takes one array of actions a step
+and fills one array of `REWARD_FIELDS`. `static_world.py` replays history, `dynamic_world.py`
+simulates, `mixed_world.py` joins worlds in a batch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ QUANTITY = 10_000.0
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """What to run: orders and, in simulated markets, one seed per book (`agents` neighbouring orders share a book)."""
+    """What to run: orders and, in simulated markets, one seed per book.
+
+    `agents` neighbouring orders share a book.
+    """
 
     orders: Orders
     seeds: Int | None = None
@@ -71,17 +75,21 @@ class World(Protocol):
     field_names: tuple[str, ...]
 
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
-        """`n` orders, a multiple of 2 * agents: order i + n/2 is the other side of order i in the same window or market."""
+        """`n` orders, a multiple of 2 * agents.
+
+        Order i + n/2 is the other side of order i in the same window or market.
+        """
         ...
 
     def reset(self, episodes: Episodes) -> Observation:
-        """Start these; the first observation [n, observation_size], an array that later steps may reuse."""
+        """Start these; the first observation [n, observation_size], reused by later steps."""
         ...
 
     def step(self, ratio: Array, offset: Array | None, fields: Fields) -> Observation:
-        """Trade `ratio` of what is left, `offset` ticks from the own touch (positive: passive; None: at market).
+        """Trade `ratio` of what is left, `offset` ticks from the own touch.
 
-        Fills `fields` [field, n] with this step's values.
+        Positive offsets are passive; None is at market. Fills `fields` [field, n] with this step's
+        values.
         """
         ...
 
@@ -118,7 +126,7 @@ def check_pairs(n: int, agents: int = 1) -> int:
 
 
 def window_starts(data: MarketData, horizon: int, starts: str | Sequence[int]) -> Int:
-    """The bars at which a window may begin: every one that leaves room for it, or those listed."""
+    """The bars at which a window may begin: every one that it fits behind, or those listed."""
     check_window(data, horizon=horizon, start=0)
     if isinstance(starts, str):
         if starts != "any":
@@ -142,113 +150,3 @@ def session_rows(data: MarketData, dates: npt.ArrayLike | None) -> Int:
             f"{data.provenance.name} has no session on the chosen dates; choose another split"
         )
     return rows
-
-
-class MixedWorld:
-    """Several worlds of one shape in one batch, equal parts of it in each: real and imagined history, for instance.
-
-    Of each half of the batch (the sides of a pair are half a batch apart) the first part belongs to the first world,
-    and so on. A part that is not asked for a price gets none.
-    """
-
-    def __init__(self, worlds: Sequence[World]) -> None:
-        first = worlds[0]
-        for name in ("horizon", "agents", "observation_size", "field_names"):
-            if len({getattr(world, name) for world in worlds}) > 1:
-                raise ValueError(
-                    f"worlds of one batch differ in {name}: {[getattr(w, name) for w in worlds]}"
-                )
-        self.worlds, self.name = tuple(worlds), "+".join(world.name for world in worlds)
-        self.horizon, self.agents = first.horizon, first.agents
-        self.observation_size, self.field_names = first.observation_size, first.field_names
-        self.takes_price = any(world.takes_price for world in worlds)
-
-    def draw(self, rng: np.random.Generator, n: int) -> Episodes:
-        """Each world draws its part."""
-        parts = self._parts(n)
-        drawn = [world.draw(rng, len(part)) for world, part in zip(self.worlds, parts, strict=True)]
-        order = np.argsort(np.concatenate(parts))
-        seeds = [_seeds(episodes, self.agents) for episodes in drawn]
-        books = order.reshape(-1, self.agents)[:, 0] // self.agents
-        orders = _join_orders([episodes.orders for episodes in drawn]).take(order)
-        return Episodes(orders, np.concatenate(seeds)[books])
-
-    def reset(self, episodes: Episodes) -> Observation:
-        """Hand each world its part."""
-        n = len(episodes)
-        self._where = self._parts(n)
-        self._observation = np.zeros((n, self.observation_size), np.float32)
-        self._fields = [new_fields(len(part)) for part in self._where]
-        seeds = episodes.seeds
-        for world, part in zip(self.worlds, self._where, strict=True):
-            books = part.reshape(-1, self.agents)[:, 0] // self.agents
-            mine = Episodes(episodes.orders.take(part), None if seeds is None else seeds[books])
-            self._observation[part] = world.reset(mine)
-        return self._observation
-
-    def step(self, ratio: Array, offset: Array | None, fields: Fields) -> Observation:
-        """One step in every world."""
-        for world, part, own in zip(self.worlds, self._where, self._fields, strict=True):
-            away = offset[part] if offset is not None and world.takes_price else None
-            self._observation[part] = world.step(ratio[part], away, own)
-            fields[:, part] = own
-        return self._observation
-
-    @property
-    def broken(self) -> Bool:
-        """Orders that are void in their own world."""
-        return self._together([world.broken for world in self.worlds])
-
-    def record(self) -> ExecutionRecord:
-        """The records in the order of the batch; fills per step are left out."""
-        records = [world.record() for world in self.worlds]
-        orders = _join_orders([record.orders for record in records]).take(
-            np.argsort(np.concatenate(self._where))
-        )
-        gross, net, leftover = (
-            self._together([getattr(record, name) for record in records])
-            for name in ("gross_price", "net_price", "leftover")
-        )
-        return ExecutionRecord(orders, gross, net, leftover, np.empty((len(orders), 0)))
-
-    def benchmarks(self) -> WindowBenchmarks:
-        """The benchmarks in the order of the batch; no VWAP where one of the worlds has none."""
-        all_of = [world.benchmarks() for world in self.worlds]
-        volumes = [one.vwap for one in all_of if one.vwap is not None]
-        vwap = self._together(volumes) if len(volumes) == len(all_of) else None
-        return WindowBenchmarks(
-            vwap,
-            self._together([one.twap for one in all_of]),
-            self._together([one.arrival for one in all_of]),
-        )
-
-    def _parts(self, n: int) -> list[Int]:
-        """The places of the batch that belong to each world, whole books and both sides of each pair."""
-        books = check_pairs(n, self.agents) // self.agents
-        if books < len(self.worlds):
-            raise ValueError(
-                f"{n} orders do not reach {len(self.worlds)} worlds; draw {2 * self.agents} for each"
-            )
-        half = [
-            (part[:, None] * self.agents + np.arange(self.agents)).ravel()
-            for part in np.array_split(np.arange(books), len(self.worlds))
-        ]
-        return [np.concatenate([part, part + n // 2]) for part in half]
-
-    def _together(self, parts: Sequence[npt.NDArray]) -> npt.NDArray:
-        whole = np.empty(sum(map(len, parts)), parts[0].dtype)
-        whole[np.concatenate(self._where)] = np.concatenate(parts)
-        return whole
-
-
-def _seeds(episodes: Episodes, agents: int) -> Int:
-    """The seeds of the books; a replay has none, and 0 stands in its places."""
-    return np.zeros(len(episodes) // agents, np.int64) if episodes.seeds is None else episodes.seeds
-
-
-def _join_orders(parts: Sequence[Orders]) -> Orders:
-    row, start, side, quantity = (
-        np.concatenate([getattr(part, name) for part in parts])
-        for name in ("row", "start", "side", "quantity")
-    )
-    return Orders(row, start, side, quantity, parts[0].horizon)

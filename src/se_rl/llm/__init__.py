@@ -1,1 +1,1 @@
-"""Language models that write modules: back-ends, prompts, generation and validation of what they wrote."""
+"""Language models that write modules: back-ends, prompts, generation, validation, learning."""

@@ -1,4 +1,7 @@
-"""A causal model of transformers fitted for many answers to one prompt: attention over a shared prompt, fast weights."""
+"""A causal model of transformers, fitted for many answers to one prompt.
+
+Attention reads one shared prompt, and frozen weights are kept in a fast layout.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +16,21 @@ from torch.nn import functional as F
 from se_rl.llm.backends import LlmError
 
 ATTENTION = "se_rl_shared_prompt"
-_TYPICAL_ROWS = 32  # of a decoding step; oneDNN chooses the layout of its weights for it
+_TYPICAL_ROWS = 32
+"""Rows of a decoding step; oneDNN chooses the layout of its weights for it."""
+_ROUNDING = {torch.float32: 0.01}
+_COARSE_ROUNDING = 0.25
+"""Relative errors that rounding alone stays below."""
 
 
 class PromptCache:
-    """Keys and values by layer: the prompt's once, and behind it each answer's own, in rows that grow as needed."""
+    """Keys and values by layer: the prompt's once, and each answer's own in rows that grow."""
 
     def __init__(self) -> None:
         self.prompt: dict[int, tuple[Tensor, Tensor]] = {}
         self.own: dict[int, tuple[Tensor, Tensor]] = {}
-        self.place: tuple[Tensor, Tensor, Tensor] | None = (
-            None  # row, column in the feed, offset of the tokens being fed
-        )
+        # row, column in the feed and offset of the tokens being fed
+        self.place: tuple[Tensor, Tensor, Tensor] | None = None
         self.rows = self.width = self.reach = 0
 
     @property
@@ -39,14 +45,22 @@ class PromptCache:
         return other
 
     def feed(self, counts: Sequence[int], offsets: Sequence[int], device: torch.device) -> None:
-        """Say what comes next: `counts[i]` tokens of answer i, of which `offsets[i]` are known already."""
-        row = [i for i, count in enumerate(counts) for _ in range(count)]
-        column = [j for count in counts for j in range(count)]
-        offset = [
-            start + j for start, count in zip(offsets, counts, strict=True) for j in range(count)
-        ]
-        self.place = tuple(torch.tensor(x, device=device) for x in (row, column, offset))  # type: ignore[assignment]
-        self.rows, self.width, self.reach = len(counts), max(counts), max(offset) + 1
+        """Say what comes next: `counts[i]` tokens of answer i behind `offsets[i]` known ones."""
+        row: list[int] = []
+        column: list[int] = []
+        offset: list[int] = []
+        for i, (start, count) in enumerate(zip(offsets, counts, strict=True)):
+            row += [i] * count
+            column += range(count)
+            offset += range(start, start + count)
+        self.place = (
+            torch.tensor(row, device=device),
+            torch.tensor(column, device=device),
+            torch.tensor(offset, device=device),
+        )
+        self.rows = len(counts)
+        self.width = max(counts)
+        self.reach = max(offset) + 1
 
     def drop(self, row: int, last: int) -> None:
         """Forget an answer; the last one moves into its row."""
@@ -57,29 +71,27 @@ class PromptCache:
     def attend(
         self, layer: int, query: Tensor, key: Tensor, value: Tensor, scaling: float
     ) -> Tensor:
-        """Attention of `query` [1, heads, N, size] to what is known and to `key`, `value`, which become known."""
+        """Attention of `query` [1, heads, N, size] to what is known, and to `key` and `value`.
+
+        These become known.
+        """
         if self.place is None:
             return self._read(layer, query, key, value, scaling)
         prompt_keys, prompt_values = self.prompt[layer]
         row, _, offset = self.place
-        own_keys, own_values = self._sandbox(layer, key)
-        own_keys[row, :, offset], own_values[row, :, offset] = (
-            key[0].transpose(0, 1),
-            value[0].transpose(0, 1),
-        )
-        own_keys, own_values = (
-            own_keys[: self.rows, :, : self.reach],
-            own_values[: self.rows, :, : self.reach],
-        )
+        own_keys, own_values = self._own_rows(layer, key)
+        own_keys[row, :, offset] = key[0].transpose(0, 1)
+        own_values[row, :, offset] = value[0].transpose(0, 1)
+        own_keys = own_keys[: self.rows, :, : self.reach]
+        own_values = own_values[: self.rows, :, : self.reach]
 
-        grouped = (query[0] * scaling).unflatten(
-            0, (key.shape[1], -1)
-        )  # [shared heads, group, N, size]
+        # scores of the answer's own tokens and of the prompt's: [shared heads, group, N, tokens]
+        grouped = (query[0] * scaling).unflatten(0, (key.shape[1], -1))
         own = self._by_token(self._by_row(grouped) @ own_keys.transpose(2, 3))
-        own.masked_fill_(torch.arange(self.reach, device=own.device) > offset[:, None], -torch.inf)
-        shared = (grouped.flatten(1, 2) @ prompt_keys.transpose(1, 2)).unflatten(
-            1, grouped.shape[1:3]
-        )
+        later = torch.arange(self.reach, device=own.device) > offset[:, None]
+        own.masked_fill_(later, -torch.inf)
+        shared = grouped.flatten(1, 2) @ prompt_keys.transpose(1, 2)
+        shared = shared.unflatten(1, grouped.shape[1:3])
         weights = torch.cat([shared, own], -1).softmax(-1, dtype=torch.float32).to(query.dtype)
         length = prompt_keys.shape[1]
         out = (weights[..., :length].flatten(1, 2) @ prompt_values).unflatten(1, grouped.shape[1:3])
@@ -97,7 +109,8 @@ class PromptCache:
         mask = torch.ones(new, known, dtype=torch.bool, device=key.device).tril(known - new)
         return _masked(query, key, value, mask, scaling)
 
-    def _sandbox(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    def _own_rows(self, layer: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Space for the answers' own keys and values, grown if it is too small."""
         have = self.own.get(layer)
         rows, reach = (have[0].shape[0], have[0].shape[2]) if have else (0, 0)
         if rows >= self.rows and reach >= self.reach and have:
@@ -111,7 +124,7 @@ class PromptCache:
         return grown
 
     def _by_row(self, tokens: Tensor) -> Tensor:
-        """[shared heads, group, N, x] -> [rows, shared heads, group * width, x], short rows padded with zeros."""
+        """[shared heads, group, N, x] -> [rows, shared heads, group * width, x], zero-padded."""
         heads, group, _, size = tokens.shape
         if self.width == 1:
             return tokens.permute(2, 0, 1, 3)
@@ -151,22 +164,21 @@ def _attend(
     """The attention of every layer: over a prompt cache, under a mask [N, N], or plainly causal."""
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     window = others.get("sliding_window")
-    if (
-        window
-        and key.shape[2] + (shared.length + shared.reach if isinstance(shared, PromptCache) else 0)
-        > window
-    ):
+    known = shared.length + shared.reach if isinstance(shared, PromptCache) else 0
+    if window and key.shape[2] + known > window:
         raise LlmError(
-            f"prompt and answer are longer than the model's attention window of {window} tokens; shorten the prompt"
+            f"prompt and answer are longer than the model's attention window of {window} tokens;"
+            " shorten the prompt"
         )
     if isinstance(shared, PromptCache):
-        return shared.attend(module.layer_idx, query, key, value, scaling), None  # type: ignore[arg-type]
+        layer: Any = module.layer_idx
+        return shared.attend(layer, query, key, value, scaling), None
     mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool, device=key.device).tril()
     return _masked(query, key, value, mask if shared is None else shared, scaling), None
 
 
 def prepare(model: Any) -> None:
-    """Fit a causal model for sampling and learning; one whose attention or output is of another kind is refused."""
+    """Fit a causal model for sampling and learning; one with another attention is refused."""
     from transformers import AttentionInterface
 
     probe = torch.arange(3, 15, device=model.device) % model.config.vocab_size
@@ -176,16 +188,14 @@ def prepare(model: Any) -> None:
         expected = model(probe[None]).logits[0, -1].float()
         model.set_attn_implementation(ATTENTION)
         try:
-            error = float(
-                (_probe(model, probe) - expected).abs().max() / (1.0 + expected.abs().max())
-            )
+            gap = (_probe(model, probe) - expected).abs().max()
+            error = float(gap / (1.0 + expected.abs().max()))
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             error = float("inf")
-    if not error < (
-        0.01 if model.dtype == torch.float32 else 0.25
-    ):  # rounding alone stays below it
+    if not error < _ROUNDING.get(model.dtype, _COARSE_ROUNDING):
         raise LlmError(
-            f"{type(model).__name__} has no plain causal attention (error {error:.2g}); use smollm2 or qwen-coder"
+            f"{type(model).__name__} has no plain causal attention (error {error:.2g});"
+            " use smollm2 or qwen-coder"
         )
     if model.device.type == "cpu" and torch.backends.mkldnn.is_available():
         _pack(model)
@@ -196,13 +206,12 @@ def _probe(model: Any, tokens: Tensor) -> Tensor:
     cache = PromptCache()
     forward(model, tokens[:5], torch.arange(5), cache)
     cache.feed([len(tokens) - 5], [0], model.device)
-    return logits(
-        model, forward(model, tokens[5:], torch.arange(5, len(tokens)), cache)[-1:], None
-    )[0]
+    hidden = forward(model, tokens[5:], torch.arange(5, len(tokens)), cache)
+    return logits(model, hidden[-1:], None)[0]
 
 
 def _pack(model: nn.Module) -> None:
-    """Keep every frozen weight also in the layout oneDNN likes: up to twice as fast for the few rows of a decoding step."""
+    """Keep every frozen weight also in oneDNN's layout: up to twice as fast for a few rows."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             packed = torch.ops.mkldnn._reorder_linear_weight(module.weight.detach(), _TYPICAL_ROWS)
@@ -216,7 +225,7 @@ def _packed_linear(module: nn.Linear, packed: Tensor, x: Tensor) -> Tensor:
 
 
 def forward(model: Any, ids: Tensor, positions: Tensor, shared: PromptCache | Tensor) -> Tensor:
-    """Last hidden states [N, size] of tokens that lie one after the other, whichever answer they belong to."""
+    """Last hidden states [N, size] of tokens in a row, whichever answer they belong to."""
     where = positions.to(ids.device)[None]
     return model.base_model(
         input_ids=ids[None], position_ids=where, use_cache=False, shared=shared
@@ -224,8 +233,9 @@ def forward(model: Any, ids: Tensor, positions: Tensor, shared: PromptCache | Te
 
 
 def logits(model: Any, hidden: Tensor, ids: Tensor | None) -> Tensor:
-    """Logits of the tokens `ids` alone (None: of all), for a grammar seldom allows more than a few."""
+    """Logits of the tokens `ids` (None: of all); a grammar seldom allows more than a few."""
     head = model.get_output_embeddings()
     if ids is None:
         return head(hidden).float()
-    return F.linear(hidden, head.weight[ids], None if head.bias is None else head.bias[ids]).float()
+    bias = None if head.bias is None else head.bias[ids]
+    return F.linear(hidden, head.weight[ids], bias).float()

@@ -1,7 +1,8 @@
-"""A module out of whatever a language model answered: fences or none, prose around, thoughts before, odd quotes.
+"""Take a module out of whatever a language model answered.
 
-Only what belongs to a module is taken: imports, constants, functions and classes. A sample call that a model adds behind
-its function is left behind.
+Answers come with fences or none, prose around, thoughts before, odd quotes. Only what belongs to a
+module is taken: imports, constants, functions and classes. A sample call that a model adds behind
+its function is left out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _THOUGHTS = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _FENCE = re.compile(
-    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*(?:\n|(?=def |class |import |from ))(.*?)(?:\1[ \t]*(?=\n|\Z)|\Z)",
+    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*(?:\n|(?=def |class |import |from ))(.*?)"
+    r"(?:\1[ \t]*(?=\n|\Z)|\Z)",
     re.DOTALL,
 )
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"))
@@ -30,25 +32,25 @@ _MOST_CHARACTERS = 4 * LIMITS.source_bytes
 
 @dataclass(frozen=True)
 class Extraction:
-    """A module's source, or the reason (one line that a model can act on) why there is none."""
+    """A module's source, or why there is none, in one line that a model can act on."""
 
     source: str | None
     reason: str = ""
 
 
 def extract(answer: str, code_type: str) -> Extraction:
-    """The module in an answer. Of several blocks the last that holds the entry counts: models correct themselves."""
+    """The module in an answer.
+
+    Of several blocks the last that holds the entry counts: models correct themselves.
+    """
     contract = KINDS[code_type].contract
     wanted = f"`{contract.signature}`"
     if len(answer) > _MOST_CHARACTERS:
         return Extraction(None, f"the answer has {len(answer)} characters; write {wanted} alone")
     text = _THOUGHTS.sub("", answer.replace("\r\n", "\n").replace("\r", "\n")).translate(_INVISIBLE)
     entry = re.compile(rf"^([ \t]*)(?:def|class)\s+{contract.entry}\b", re.MULTILINE)
-    holding = [
-        block
-        for block in (text, *(found.group(3) for found in _FENCE.finditer(text)))
-        if entry.search(block)
-    ]
+    blocks = [text, *(found.group(3) for found in _FENCE.finditer(text))]
+    holding = [block for block in blocks if entry.search(block)]
     if not holding:
         return Extraction(
             None, f"no `{contract.entry}` in the answer; write {wanted} in one ```python block"
@@ -67,7 +69,10 @@ def extract(answer: str, code_type: str) -> Extraction:
 
 
 def normal_form(source: str) -> str:
-    """Equal for modules that differ in comments, docstrings, blanks and quotes only; the text itself if it is not Python."""
+    """Equal for modules that differ only in comments, docstrings, blanks and quotes.
+
+    What is not Python is its own normal form.
+    """
     from se_rl.llm.prompts import module_text
 
     return module_text(source) or source
@@ -99,49 +104,49 @@ def _module(source: str, contract: Contract) -> str | None:
     if len(kept) == len(tree.body):
         return source
     lines = source.split("\n")
-    return (
-        "\n".join("\n".join(lines[_first_line(node) - 1 : node.end_lineno]) for node in kept) + "\n"
-    )
+    taken: list[str] = []
+    for node in kept:
+        taken += lines[_first_line(node) - 1 : node.end_lineno]
+    return "\n".join(taken) + "\n"
 
 
 def _belongs(node: ast.stmt) -> bool:
-    """Definitions and constants do; calls, loops and what is assigned from a call are samples of use."""
+    """Definitions and constants do; calls, loops and values of calls are samples of use."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
         return not any(isinstance(part, ast.Call) for part in ast.walk(node))
-    is_text = (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
-    return isinstance(node, _DEFINITIONS) or is_text
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return isinstance(node.value.value, str)
+    return isinstance(node, _DEFINITIONS)
 
 
 def _first_line(node: ast.stmt) -> int:
-    return min([node.lineno, *(mark.lineno for mark in getattr(node, "decorator_list", []))])
+    """The line where a statement begins, its decorators included."""
+    first = node.lineno
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        for decorator in node.decorator_list:
+            first = min(first, decorator.lineno)
+    return first
 
 
 def _code_alone(text: str) -> str:
-    """Of text in which prose and code alternate, the pieces that parse as code: each begins at the left margin."""
+    """Of text in which prose and code alternate, the pieces that parse as code.
+
+    Each piece begins at the left margin.
+    """
     pieces: list[str] = []
     for line in text.split("\n"):
-        continues = (
-            not line.strip()
-            or line[0] in " )]}"
-            or (pieces and pieces[-1].split("\n")[-1].startswith("@"))
-        )
+        decorated = pieces and pieces[-1].split("\n")[-1].startswith("@")
+        continues = not line.strip() or line[0] in " )]}" or decorated
         if continues and pieces:
             pieces[-1] += f"\n{line}"
         else:
             pieces.append(line)
-    trees = [(piece, parse(piece)) for piece in pieces]
-    return (
-        "\n".join(
-            piece.rstrip()
-            for piece, tree in trees
-            if tree and tree.body and all(map(_belongs, tree.body))
-        )
-        + "\n"
-    )
+    kept: list[str] = []
+    for piece in pieces:
+        tree = parse(piece)
+        if tree and tree.body and all(map(_belongs, tree.body)):
+            kept.append(piece.rstrip())
+    return "\n".join(kept) + "\n"
 
 
 def _syntax_error(source: str) -> str:
@@ -149,7 +154,8 @@ def _syntax_error(source: str) -> str:
     try:
         compile(source, "answer", "exec", ast.PyCF_ONLY_AST)
     except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}, near `{(error.text or '').strip()[:80]}`; write complete, valid Python"
+        near = (error.text or "").strip()[:80]
+        return f"line {error.lineno}: {error.msg}, near `{near}`; write complete, valid Python"
     except (ValueError, RecursionError, MemoryError):
         return "the source cannot be read; write shorter expressions in plain text"
     return ""

@@ -1,34 +1,55 @@
-"""LLM4Imagine: batches of market windows, part real, part made from real ones by a designed function.
+"""LLM4Imagine: batches of market windows, some real, some made from real ones by a function.
 
     imagine = LLM4Imagine(ImaginationConfig(imagination_ratio=0.5), llm_interface)
     batch, shares = imagine.get_mixed_batch(static_data, batch_size=256)
 
-Whole windows are mixed, rows never leave their window. What a language model wrote runs in the sandbox alone, and what
-comes back is checked like any stranger's bars.
+Whole windows are mixed, rows never leave their window. What a language model wrote runs only in the
+sandbox, and what comes back is checked like any stranger's bars.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.bar_faults import FaultKind, bar_fault
 from se_rl.data.market_data import PRICE_FIELDS, DataError
 from se_rl.llm.backends import LlmError
+from se_rl.sandbox.message import Content
 
 if TYPE_CHECKING:
     from se_rl.sandbox.server import Sandbox
 
 Bars = npt.NDArray[np.float64]
+"""[window, bar, 5]: open, high, low, close, volume."""
 IN_SANDBOX = "se_rl.llm.imagination:imagine_in_sandbox"
 SECONDS = 60.0
+"""How long a designed imagination may take for a batch."""
+SLACK = 1e-6
+"""Share of the close by which a bar's range may be off: bars in float32 are bars too."""
+_WORDS: dict[FaultKind, str] = {
+    "not finite": "is not finite",
+    "price": "has a price that is not positive",
+    "volume": "has negative volume",
+    "range": "is not low <= open, close <= high",
+}
+
+
+@runtime_checkable
+class ImaginationWriter(Protocol):
+    """What writes an imagination: an `LLMComponentGenerator`, or an object of your own."""
+
+    def generate_imagination_module(self) -> str:
+        """Source of `def imagine(bars, generator)`."""
+        ...
 
 
 @dataclass(frozen=True)
 class ImaginationConfig:
-    """How much is imagined, in how many independent draws of the imagination a batch, and in windows of how many bars."""
+    """The share of imagined windows, the independent draws a batch, and the bars of a window."""
 
     imagination_ratio: float = 0.5
     num_scenarios: int = 10
@@ -40,15 +61,18 @@ class ImaginationConfig:
                 f"imagination_ratio is {self.imagination_ratio}; give a number from 0 to 1"
             )
         if self.num_scenarios < 1 or self.scenario_length < 2:
-            seen = f"num_scenarios is {self.num_scenarios}, scenario_length {self.scenario_length}"
-            raise DataError(f"{seen}; give at least 1 scenario and 2 bars")
+            raise DataError(
+                f"num_scenarios is {self.num_scenarios}, scenario_length {self.scenario_length};"
+                " give at least 1 scenario and 2 bars"
+            )
 
 
 class LLM4Imagine:
     """Mixes real windows with imagined ones.
 
-    `llm_interface` designs the function that imagines: an `LLMComponentGenerator`, a `Designer` or a model's name; None takes
-    the hand-written one. `source` is a design that there is already. `sandbox` is by default the validators' own.
+    `llm_interface` designs the function that imagines: an `ImaginationWriter`, a `Designer` or a
+    model's name; None takes the hand-written function. `source` is a design that exists already.
+    `sandbox` is by default the one that validators use.
     """
 
     def __init__(
@@ -61,21 +85,24 @@ class LLM4Imagine:
         seed: int = 0,
     ) -> None:
         self.config = config or ImaginationConfig()
-        self._interface, self._source, self._sandbox = llm_interface, source, sandbox
+        self._interface = llm_interface
+        self._source = source
+        self._sandbox = sandbox
         self._rng = np.random.default_rng(seed)
 
     @property
     def source(self) -> str | None:
-        """The designed module, asked for when it is first needed; None where the hand-written one is used."""
+        """The designed module, asked for when first needed; None: the hand-written one is used."""
         if self._source is None and self._interface is not None:
-            self._source = _component_generator(self._interface).generate_imagination_module()
+            self._source = _writer(self._interface).generate_imagination_module()
         return self._source
 
     def get_mixed_batch(self, static_data: Any, batch_size: int) -> tuple[Any, dict[str, float]]:
-        """Windows [batch_size, scenario_length, 5] in random order, and which shares of them are real and imagined.
+        """Windows [batch_size, scenario_length, 5] in random order, and the shares of both kinds.
 
-        `static_data`: a pandas OHLCV frame, MarketData, or bars [.., T, 5] as an array or a tensor; a window stays within
-        one session. A tensor brings a tensor of its kind, everything else an array of floats.
+        `static_data` is a pandas OHLCV frame, MarketData, or bars [.., T, 5] as an array or a
+        tensor; a window stays within one session. A tensor brings a tensor of its kind, everything
+        else an array of floats.
         """
         if batch_size < 1:
             raise DataError(f"batch_size is {batch_size}; give at least 1")
@@ -98,14 +125,10 @@ class LLM4Imagine:
 
     def _imagined(self, windows: Bars) -> Bars:
         """Imagined windows, in as many groups as there are scenarios, each from one draw."""
-        ends = np.unique(
-            np.linspace(0, len(windows), self.config.num_scenarios + 1).astype(np.int64)[1:]
-        )
-        payload = {
-            "bars": windows,
-            "ends": ends,
-            "seeds": self._rng.integers(2**62, size=len(ends)),
-        }
+        borders = np.linspace(0, len(windows), self.config.num_scenarios + 1)
+        ends = np.unique(borders.astype(np.int64)[1:])
+        seeds = self._rng.integers(2**62, size=len(ends))
+        payload = {"bars": windows, "ends": ends, "seeds": seeds}
         if self.source is None:
             from se_rl.modules import defaults
 
@@ -122,32 +145,33 @@ class LLM4Imagine:
         wrong = made.error if not made.ok else _fault(made.value.get("bars"), windows.shape)
         if wrong:
             raise LlmError(
-                f"the designed imagination failed on these bars ({wrong}); give another source or none"
+                f"the designed imagination failed on these bars ({wrong});"
+                " give another source or none"
             )
         return made.value["bars"]
 
 
-def imagine_in_sandbox(payload: dict[str, Any]) -> dict[str, Any]:
-    """Imagine with a design; call it inside a locked process only, where all it needs has been imported."""
+def imagine_in_sandbox(payload: Content) -> Content:
+    """Imagine with a design; call it only inside a locked process that imported all it needs."""
     from se_rl.modules.loading import load_module
 
     return {"bars": _made(load_module(payload["source"].decode(), "imagination"), payload)}
 
 
-def _made(imagine: Any, payload: dict[str, Any]) -> Bars:
+def _made(imagine: Any, payload: Content) -> Bars:
     """Groups of windows, each imagined with a generator of its own."""
     import torch
 
     groups = np.split(payload["bars"], payload["ends"][:-1])
-    made = [
-        imagine(torch.from_numpy(group.copy()), torch.Generator().manual_seed(int(seed)))
-        for group, seed in zip(groups, payload["seeds"], strict=True)
-    ]
+    made = []
+    for group, seed in zip(groups, payload["seeds"], strict=True):
+        generator = torch.Generator().manual_seed(int(seed))
+        made.append(imagine(torch.from_numpy(group.copy()), generator))
     return torch.cat(made).double().numpy()
 
 
-def _component_generator(interface: Any) -> Any:
-    if hasattr(interface, "generate_imagination_module"):
+def _writer(interface: Any) -> ImaginationWriter:
+    if isinstance(interface, ImaginationWriter):
         return interface
     from se_rl.llm.generator import LLMComponentGenerator
 
@@ -173,7 +197,7 @@ def _of_arrays(data: npt.NDArray[Any]) -> Bars:
         )
     bars = data.reshape(-1, *data.shape[-2:]).astype(np.float64)
     if fault := _fault(bars, bars.shape):
-        raise DataError(f"static_data is not a set of bars: {fault}; mend them or leave them out")
+        raise DataError(f"static_data is not a set of bars: {fault}; fix them or leave them out")
     return bars
 
 
@@ -182,25 +206,17 @@ def _of_sessions(data: Any) -> Bars:
 
     market = as_market_data(data)
     volume = np.zeros(market.shape) if market.volume is None else market.volume
-    bars = np.stack([*(getattr(market, name) for name in PRICE_FIELDS), volume], axis=-1)
+    prices = [getattr(market, name) for name in PRICE_FIELDS]
+    bars = np.stack([*prices, volume], axis=-1)
     return np.asarray(bars[market.has_session], np.float64)
 
 
 def _fault(bars: Any, shape: tuple[int, ...]) -> str:
-    """What is wrong with bars that came from outside, in one line; "" where nothing is."""
+    """What is wrong with bars that came from outside, in one line; "" if nothing is."""
     if not isinstance(bars, np.ndarray) or bars.dtype != np.float64 or bars.shape != shape:
         return f"no float64 bars of shape {shape}"
-    open_, high, low, close, volume = np.moveaxis(bars, -1, 0)
-    slack = 1e-6 * np.abs(close)  # bars in float32 are bars too
-    wrong = {
-        "is not finite": ~np.isfinite(bars).all(axis=-1),
-        "has a price that is not positive": ~(bars[..., :4] > 0).all(axis=-1),
-        "has negative volume": ~(volume >= 0),
-        "is not low <= open, close <= high": (np.minimum(open_, close) < low - slack)
-        | (np.maximum(open_, close) > high + slack),
-    }
-    for what, where in wrong.items():
-        if where.any():
-            path, bar = np.argwhere(where)[0]
-            return f"bar {bar} of path {path} {what}: {bars[path, bar].tolist()}"
-    return ""
+    fault = bar_fault(bars, relative_slack=SLACK)
+    if fault is None:
+        return ""
+    path, bar = fault.first
+    return f"bar {bar} of path {path} {_WORDS[fault.kind]}: {bars[path, bar].tolist()}"

@@ -1,8 +1,10 @@
-"""What an instruction may say, and how its text changes: grammars of advice, edits by sentence, asking a model for better.
+"""What an instruction may say, and how its text changes.
 
-The grammars are for models that cannot write freely: two or three complete sentences in the words of a contract, which
-stand in `templates/reflect_advice.txt`. Numbers are those of the module's own grammar, so whatever is advised can be
-written. A model chooses which advice, and the scores of what follows it decide whether it helped.
+There are grammars of advice, edits by sentence, and requests that ask a model for better advice.
+The grammars are for models that cannot write freely: two or three complete sentences in the words
+of a contract, which stand in `templates/reflect_advice.txt`. Numbers are those of the module's own
+grammar, so whatever is advised can be written. A model chooses which advice to give, and the scores
+of what follows it decide whether it helped.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ MACRO = "macro"
 KINDS: tuple[str, ...] = (MACRO, *MODULE_KINDS)
 """What an instruction can be about: "macro" for the whole task, or one module."""
 MOST_WORDS = 60
-"""An instruction's length, not counting the sentence on the task that every macro instruction begins with."""
+"""An instruction's length, without the sentence on the task that opens every macro instruction."""
 FREE_TOKENS, FREE_HEAT = 400, 0.8
+"""How long and how freely advice without a grammar is written."""
 SHARPER = "Above all, "
+"""How a sentence begins that was put first."""
 
 _RULE = re.compile(r"<(\w+)>")
 _CODE = re.compile(
-    r"```|~~~|^\s*(?:def \w+\(|class \w+[(:]|import \w|from [\w.]+ import |return [\w.]+[.(*]|[\w.]+ = |[\w.]+\([^)]*\)\s*$)",
+    r"```|~~~|^\s*(?:def \w+\(|class \w+[(:]|import \w|from [\w.]+ import |return [\w.]+[.(*]"
+    r"|[\w.]+ = |[\w.]+\([^)]*\)\s*$)",
     re.MULTILINE,
 )
 _ITEM = re.compile(r"^\s*(?:[-*#>\u2022]+|\d+[.)])\s+", re.MULTILINE)
@@ -45,7 +50,10 @@ def template(name: str) -> str:
 
 
 def _worded() -> dict[str, Rules]:
-    """The rules in the file of advice: `name = text | text` under the [kind], more lines of one name adding to it."""
+    """The rules in the file of advice: `name = text | text` under each [kind].
+
+    More lines of one name add to it.
+    """
     found: dict[str, Rules] = {}
     for line in filter(None, template("reflect_advice").splitlines()):
         if line.startswith("["):
@@ -59,35 +67,35 @@ def _worded() -> dict[str, Rules]:
 def _profiling() -> Rules:
     """One number of each third of the profile, moved away from its default."""
     usual, values = MarketProfile(), MODULE_KINDS["profiling"].rules
-    parts = zip(("first", "second", "third"), np.array_split(list(PROFILE_RANGES), 3), strict=True)
-    sentences = {
-        topic: tuple(f"Set {name} to <{name}>." for name in names) for topic, names in parts
-    }
-    moved = {
-        name: tuple(v for v in values[name] if float(v) != getattr(usual, name))
-        for name in PROFILE_RANGES
-    }
-    return sentences | moved
+    thirds = np.array_split(list(PROFILE_RANGES), 3)
+    rules: Rules = {}
+    for topic, names in zip(("first", "second", "third"), thirds, strict=True):
+        rules[topic] = tuple(f"Set {name} to <{name}>." for name in names)
+    for name in PROFILE_RANGES:
+        default = getattr(usual, name)
+        rules[name] = tuple(value for value in values[name] if float(value) != default)
+    return rules
 
 
 def _complete(kind: str, rules: Rules) -> Rules:
-    """Rules that take two or three sentences, one of a topic at most; values that no line words are the module's own."""
-    used = dict.fromkeys(
-        name for texts in rules.values() for text in texts for name in _RULE.findall(text)
-    )
+    """Rules that take two or three sentences, at most one of a topic.
+
+    Values that no line of the file words are the module's own.
+    """
     start = "<first> <second>", "<first> <third>", "<second> <third>", "<first> <second> <third>"
-    return (
-        {"start": start}
-        | rules
-        | {name: MODULE_KINDS[kind].rules[name] for name in used if name not in rules}
-    )
+    found: Rules = {"start": start} | rules
+    for texts in rules.values():
+        for name in _RULE.findall(" ".join(texts)):
+            if name not in found:
+                found[name] = MODULE_KINDS[kind].rules[name]
+    return found
 
 
 _WORDED = {**_worded(), "profiling": _profiling()}
 ADVICE: dict[str, Rules] = {
     kind: _complete(kind, _WORDED.get(kind, _WORDED[MACRO])) for kind in KINDS
 }
-"""The rules of advice of each kind: name -> alternatives with `<name>` for another rule, as in the modules' grammars."""
+"""The rules of advice of each kind, written as the modules' grammars are."""
 
 
 def instruction_grammar(kind: str) -> str:
@@ -96,28 +104,29 @@ def instruction_grammar(kind: str) -> str:
 
 
 def random_advice(kind: str, rng: np.random.Generator) -> str:
-    """Advice drawn without a model: at every choice each alternative is as likely as the others."""
+    """Advice drawn without a model: at every choice all alternatives are equally likely."""
     return draw(ADVICE[kind], rng)
 
 
 ADVICE_BYTES: dict[str, int] = {kind: longest(rules) for kind, rules in ADVICE.items()}
-"""The longest advice of each kind: as a cap on new tokens it cuts no sample of any tokeniser."""
+"""The longest advice of each kind; as a cap on new tokens it cuts no tokeniser's sample."""
 
 
 def normalised(text: str) -> str:
-    """Equal for texts that differ in case, blanks and punctuation only."""
+    """Equal for texts that differ only in case, blanks and punctuation."""
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
 def mutated(kind: str, text: str, *, rng: np.random.Generator) -> str:
-    """The text with one sentence dropped, put first and sharpened, or swapped for one of the grammar.
+    """The text with one sentence dropped, put first and sharpened, or replaced from the grammar.
 
     A text of one sentence gains one where another would lose it.
     """
     parts = _body(kind, text)
     fresh = _sentences(random_advice(kind, rng))[0]
     edit, place = int(rng.integers(3)), int(rng.integers(max(1, len(parts))))
-    before, chosen, after = parts[:place], parts[place : place + 1], parts[place + 1 :]
+    before, after = parts[:place], parts[place + 1 :]
+    chosen = parts[place : place + 1]
     if edit == 0:
         return _composed(kind, before + after or [*chosen, fresh])
     if edit == 1 and chosen:
@@ -126,18 +135,22 @@ def mutated(kind: str, text: str, *, rng: np.random.Generator) -> str:
 
 
 def crossed(kind: str, texts: Sequence[str], *, rng: np.random.Generator) -> str:
-    """Sentences of two or more texts, each kept with chance one half and of every text at least one; "" for a lone text."""
+    """Sentences of two or more texts, each kept with chance one half; "" for a lone text.
+
+    At least one of every text is kept.
+    """
     kept: list[str] = []
-    for parts in (_body(kind, text) for text in texts):
+    for text in texts:
+        parts = _body(kind, text)
         kept += [part for part in parts if rng.random() < 0.5] or parts[:1]
     return _composed(kind, kept) if len(texts) > 1 else ""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A module that was tried: score (bps over TWAP) and gain over its parent, or the reason why there is none.
+    """A module that was tried: its score (bps over TWAP) and gain over its parent.
 
-    `seeds` is how many trainings the score is the mean of.
+    `reason` says why there is none. `seeds` is how many trainings the score is the mean of.
     """
 
     candidate: str
@@ -155,19 +168,18 @@ class Tried:
         return isfinite(self.score) and not self.reason
 
     def outcome(self, most: int) -> str:
-        """One line on it: what it gained or why it failed, and so many characters of its code."""
+        """One line on it: what it gained or why it failed, and `most` characters of its code."""
         number = f"{self.gain:+.2f}" if isfinite(self.gain) else f"scored {self.score:+.2f}"
         verdict = number if self.ok else f"failed, {anonymous(self.reason)[:most]}"
-        return f"{verdict}: {' '.join(module_text(self.source, imports=False).split())[:most]}"
+        code = " ".join(module_text(self.source, imports=False).split())
+        return f"{verdict}: {code[:most]}"
 
     def lesson(self) -> Scored:
-        """The same for a prompt on the next design; a failure tells its reason behind the instruction."""
-        asked = (
-            self.instruction_text
-            if self.ok
-            else f"{self.instruction_text[:120]} Failed: {self.reason}".strip()
-        )
-        return Scored(self.source, {"score_bps": self.score} if self.ok else {}, asked)
+        """The same for the next prompt; a failure adds its reason to the instruction."""
+        if self.ok:
+            return Scored(self.source, {"score_bps": self.score}, self.instruction_text)
+        asked = f"{self.instruction_text[:120]} Failed: {self.reason}".strip()
+        return Scored(self.source, {}, asked)
 
 
 def reflection(
@@ -179,7 +191,10 @@ def reflection(
     seed: int,
     constrained: bool,
 ) -> Request:
-    """Asks a model for better advice, from the best so far and from what came of it; `constrained`: under the grammar."""
+    """Asks a model for better advice, from the best so far and from what it brought.
+
+    `constrained` has it answer under the grammar.
+    """
     prompt = template("reflect_compact" if constrained else "reflect_free").format(
         task=" ".join(MODULE_KINDS[name].contract.task for name in modules),
         instruction=advice,
@@ -192,15 +207,20 @@ def reflection(
 
 
 def cleaned(kind: str, answer: str) -> str:
-    """A model's answer as the text of an instruction, without thoughts, marks, symbols and dates; "" where that leaves
-    nothing or the answer is code."""
+    """A model's answer as the text of an instruction, without thoughts, marks, symbols and dates.
+
+    It is "" if that leaves nothing or the answer is code.
+    """
     told = answer.rpartition("</think>")[2].partition("<think>")[0].strip()
     if _CODE.search(told):
         return ""
     told = "".join(sign for sign in _MARKS.sub("", told) if sign.isprintable() or sign.isspace())
     if len(re.findall(r"[a-z]{2,}", told.lower())) < 3:
         return ""
-    return _composed(kind, [part for item in _ITEM.split(told) for part in _sentences(item)])
+    parts: list[str] = []
+    for item in _ITEM.split(told):
+        parts += _sentences(item)
+    return _composed(kind, parts)
 
 
 def _sentences(text: str) -> list[str]:
@@ -220,22 +240,28 @@ def _body(kind: str, text: str) -> list[str]:
 
 def _sharpened(sentence: str) -> str:
     plain = sentence.removeprefix(SHARPER)
-    return SHARPER + (
-        plain if plain[1:2].isupper() else plain[0].lower() + plain[1:]
-    )  # terms such as TWAP stay
+    if not plain[1:2].isupper():  # terms such as TWAP stay
+        plain = plain[0].lower() + plain[1:]
+    return SHARPER + plain
 
 
 def _composed(kind: str, parts: list[str]) -> str:
-    """Sentences as an instruction, as far as there is room; of those that begin alike, and may contradict, the first."""
+    """Sentences as an instruction, up to its length limit.
+
+    Of those that begin alike, and may contradict each other, the first stays.
+    """
     by_opening: dict[str, str] = {}
     for part in parts:
         words = re.findall(r"\w+", part.lower().removeprefix(SHARPER.lower()))
         by_opening.setdefault(" ".join(words[:3]), part)
     kept: list[str] = []
-    for part in (part for part in by_opening.values() if part not in _opening(kind)):
-        sandbox = MOST_WORDS - len(" ".join(kept).split())
-        if len(part.split()) <= sandbox:
+    for part in by_opening.values():
+        if part in _opening(kind):
+            continue
+        words_left = MOST_WORDS - len(" ".join(kept).split())
+        words = part.split()
+        if len(words) <= words_left:
             kept.append(part)
         elif not kept:
-            kept.append(" ".join(part.split()[:sandbox]).rstrip(".,;:") + ".")
+            kept.append(" ".join(words[:words_left]).rstrip(".,;:") + ".")
     return anonymous(" ".join([*_opening(kind), *kept])) if kept else ""

@@ -1,7 +1,8 @@
-"""Prompts, made from the contracts: instructions, contract, examples, earlier designs with their scores.
+"""Prompts made from the contracts: instructions, contract, examples, earlier designs with scores.
 
-The wording stands in `templates/*.txt`. A model sees numbers, module text and instructions, never what was traded or when:
-instructions and strings lose whatever looks like a symbol or a date, module text loses its comments and docstrings.
+The wording stands in `templates/*.txt`. A model sees numbers, module text and instructions, never
+what was traded or when: instructions and strings lose whatever looks like a symbol or a date,
+module text loses its comments and docstrings.
 """
 
 from __future__ import annotations
@@ -20,23 +21,28 @@ from se_rl.modules.kinds import KINDS
 
 Messages = list[dict[str, str]]
 HIDDEN = "***"
+"""What stands for a symbol, a date or a time."""
 
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?"
 _DATE = re.compile(
-    r"(?<![\w.])(?:\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d\d\S*)?|\d{1,2}:\d\d(?::\d\d)?|(?:19|20)\d\d(?:[-/]\d\d)?"
+    r"(?<![\w.])(?:\d{1,4}([-/.])\d{1,2}\1\d{1,4}(?:[T ]\d{1,2}:\d\d\S*)?"
+    r"|\d{1,2}:\d\d(?::\d\d)?|(?:19|20)\d\d(?:[-/]\d\d)?"
     rf"|\d{{8}}|(?:\d{{1,2}} )?{_MONTH},? \d{{1,4}}(?:,? \d{{4}})?)(?!\w)",
     re.IGNORECASE,
 )
 _SYMBOL = re.compile(
-    r"(?<![\w.])(?:(?:[A-Za-z]{2}\.?)?\d{5,6}(?:\.[A-Za-z]{2,4})?|[A-Z][A-Z0-9]+(?:[.\-/][A-Z]{1,4})?"
-    r"|[A-Z][.\-/][A-Z]{1,4})(?!\w)"
+    r"(?<![\w.])(?:(?:[A-Za-z]{2}\.?)?\d{5,6}(?:\.[A-Za-z]{2,4})?"
+    r"|[A-Z][A-Z0-9]+(?:[.\-/&][A-Z]{1,4})?|[A-Z][.\-/&][A-Z]{1,4})(?!\w)"
 )
 _TERMS = "TWAP VWAP PPO GAE EMA OHLC CNN MLP GRU LSTM RNN GELU ELU KL PA NO NOT AND OR ALL ONE"
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A design that was tried: its source, what it scored (the first number counts) and what its writer was asked."""
+    """A design that was tried: its source, its scores and what its writer was asked.
+
+    The first score counts.
+    """
 
     source: str
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -50,22 +56,25 @@ class Scored:
 
 
 def anonymous(text: str) -> str:
-    """The text on one line without what looks like a symbol, a date or a time; terms of the trade stay."""
+    """The text on one line without symbols, dates and times; terms of the trade stay."""
     line = _DATE.sub(HIDDEN, " ".join(text.split()))
-    return _SYMBOL.sub(
-        lambda found: found.group() if found.group() in _public_words() else HIDDEN, line
-    )
+    return _SYMBOL.sub(_hidden, line)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    word = found.group()
+    return word if word in _public_words() else HIDDEN
 
 
 def module_text(source: str, *, imports: bool = True) -> str:
-    """A module's code alone: no comments, no docstrings, strings made anonymous; "" where it is not Python."""
+    """A module's code without comments and docstrings, its strings anonymous.
+
+    It is "" for what is not Python.
+    """
     try:
         tree = ast.parse(source)
-        tree.body = [
-            node
-            for node in tree.body
-            if imports or not isinstance(node, ast.Import | ast.ImportFrom)
-        ]
+        if not imports:
+            tree.body = [node for node in tree.body if not _is_import(node)]
         for node in ast.walk(tree):
             _strip_docstring(node)
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -100,28 +109,28 @@ def build_prompt(
     chain_of_thought: bool = False,
     constrained: bool = False,
 ) -> Messages:
-    """The chat that asks for one module. `macro` and `micro` are instructions (None: the defaults); of `history` the best
-    and the worst are shown, `few_shot` adds examples, `chain_of_thought` asks for reasons first.
+    """The chat that asks for one module.
 
-    `constrained` is the short form for small models that write under a grammar, where there is no room for reasons.
+    `macro` and `micro` are instructions (None: the defaults); of `history` the best and the worst
+    are shown, `few_shot` adds examples, `chain_of_thought` asks for reasons first. `constrained` is
+    the short form for small models under a grammar, which cannot give reasons.
     """
     contract = _contract(code_type)
     if constrained and chain_of_thought:
         raise ValueError(
-            "a grammar leaves no room for a chain of thought; set constrained or chain_of_thought to False"
+            "a grammar leaves no room for a chain of thought;"
+            " set constrained or chain_of_thought to False"
         )
-    examples = (
-        contract.examples
-        if few_shot and not constrained
-        else contract.examples[: few_shot and not parent]
-    )
+    examples = contract.examples if few_shot else ()
+    if constrained:
+        examples = examples[:1] if parent is None else ()
     words: dict[str, Any] = {
         "contract": contract,
         "macro": anonymous(macro) if macro is not None else default_macro(),
         "micro": anonymous(micro) if micro is not None else default_micro(code_type),
         "examples": [module_text(example, imports=not constrained) for example in examples],
         "history": [_told(item, constrained) for item in _ends(history, 2 if constrained else 6)],
-        "parent": parent and _shown(parent, constrained),
+        "parent": None if parent is None else _shown(parent, constrained),
         "chain_of_thought": chain_of_thought,
         "constrained": constrained,
     }
@@ -145,13 +154,12 @@ def _contract(code_type: str) -> Contract:
 
 
 def _ends(history: Sequence[Scored], most: int) -> list[Scored]:
-    """At most so many designs that can be read, half of them the best and half the worst, worst first."""
-    ordered = sorted(
-        (item for item in history if module_text(item.source)), key=lambda item: item.rank
-    )
-    return (
-        ordered if len(ordered) <= most else ordered[: most // 2] + ordered[-(most - most // 2) :]
-    )
+    """At most so many readable designs, half the worst and half the best, worst first."""
+    readable = [item for item in history if module_text(item.source)]
+    ordered = sorted(readable, key=lambda item: item.rank)
+    if len(ordered) <= most:
+        return ordered
+    return ordered[: most // 2] + ordered[-(most - most // 2) :]
 
 
 def _told(item: Scored, short: bool) -> dict[str, str]:
@@ -175,33 +183,32 @@ def _cut(text: str, most: int) -> str:
 
 
 def _numbers(scores: Mapping[str, float]) -> str:
-    shown = (
-        f"{re.sub('[^a-z_ ]', '', anonymous(k).lower())} {v:+.3g}"
-        for k, v in scores.items()
-        if isfinite(v)
-    )
+    shown: list[str] = []
+    for name, score in scores.items():
+        if isfinite(score):
+            words = re.sub("[^a-z_ ]", "", anonymous(name).lower())
+            shown.append(f"{words} {score:+.3g}")
     return ", ".join(shown) or "failed"
 
 
+def _is_import(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Import | ast.ImportFrom)
+
+
 def _strip_docstring(node: ast.AST) -> None:
-    if (
-        isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef)
-        and ast.get_docstring(node, clean=False) is not None
-    ):
+    if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+        return
+    if ast.get_docstring(node, clean=False) is not None:
         node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
 
 
 @lru_cache
 def _public_words() -> frozenset[str]:
     """Words in capitals that are no secret: terms of the trade and those of the contracts."""
-    told = [
-        _TERMS,
-        *(
-            text
-            for c in (kind.contract for kind in KINDS.values())
-            for text in (c.task, *c.rules, *c.glossary, *c.examples)
-        ),
-    ]
+    told = [_TERMS]
+    for kind in KINDS.values():
+        contract = kind.contract
+        told += [contract.task, *contract.rules, *contract.glossary, *contract.examples]
     return frozenset(match.group() for match in _SYMBOL.finditer(" ".join(told)))
 
 

@@ -28,6 +28,7 @@ from se_rl.rl.training_worlds import (
     data_from_arrays,
     make_worlds,
 )
+from se_rl.sandbox.message import Content
 from se_rl.sandbox.worker import shared_data
 
 TRAIN = "train"
@@ -43,7 +44,7 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 Actor = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 
 
-def train_design(payload: Message) -> dict[str, Any]:
+def train_design(payload: Message) -> Content:
     """Load a design and train it on the sandbox's data; weights, curve and reason in plain form."""
     shared = shared_data()
     return _train(payload, shared.get(TRAIN), shared.get(BANK))
@@ -98,7 +99,7 @@ def _train_and_act(
     actor(np.zeros((agents, trained["shape"]["observation_size"]), np.float32))
 
 
-def _train(payload: Message, arrays: Arrays | None, bank: Arrays | None = None) -> dict[str, Any]:
+def _train(payload: Message, arrays: Arrays | None, bank: Arrays | None = None) -> Content:
     torch.set_num_threads(1)
     modules = load_design(payload["sources"])
     seed = int(payload["seed"])
@@ -115,7 +116,7 @@ def _train(payload: Message, arrays: Arrays | None, bank: Arrays | None = None) 
     config = parse(TrainConfig, payload["train"])
     neutral = {name: Neutral(**value) for name, value in payload["neutral"].items()}
     trained = train(modules, worlds, config, seed=seed, neutral=neutral)
-    answer: dict[str, Any] = {
+    answer: Content = {
         "reason": trained.reason,
         "work": trained.work,
         "shape": trained.policy.shape,

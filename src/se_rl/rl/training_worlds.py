@@ -16,8 +16,9 @@ from se_rl.data.features import FeatureScales, observation_table
 from se_rl.data.market_data import MarketData, Provenance
 from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.environments.imagined import imagined_data
+from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.worlds import MixedWorld, Observation, World
+from se_rl.environments.worlds import Observation, World
 from se_rl.market.profile import MarketProfile
 from se_rl.modules.defaults import Imagine, Modules
 

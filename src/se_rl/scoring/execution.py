@@ -19,9 +19,17 @@ Array = npt.NDArray[np.float64]
 class Actor(Protocol):
     """A policy in use, wherever it lives: in this process or in a locked one."""
 
-    def start(self, n: int, horizon: int) -> None: ...
-    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]: ...
-    def close(self) -> None: ...
+    def start(self, n: int, horizon: int) -> None:
+        """Forget everything; `n` orders of `horizon` steps begin."""
+        ...
+
+    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
+        """Ratios of what is left and limit offsets in ticks, [order] each, for the next step."""
+        ...
+
+    def close(self) -> None:
+        """End the policy and its process, if it has one."""
+        ...
 
 
 class ConstantSchedule:

@@ -19,6 +19,8 @@ from se_rl.environments.task import SELL, ExecutionRecord, Orders, WindowBenchma
 from se_rl.scoring.statistics import Estimate, clustered_mean
 
 Array = npt.NDArray[np.float64]
+TableRow = dict[str, Any]
+"""One method of a results table, as JSON."""
 
 
 def twap_weights(orders: Orders) -> Array:
@@ -107,14 +109,14 @@ class Score:
             return clustered_mean(kept, self.panel.day)
         return clustered_mean(kept[where], self.panel.day[where])
 
-    def row(self, reference: Score, *, bound: Score | None = None) -> dict[str, Any]:
+    def row(self, reference: Score, *, bound: Score | None = None) -> TableRow:
         """The row of a results table: metrics, both sides apart, and paired differences to TWAP."""
         pa = self.pa()
         side = self.panel.orders.side
         difference = pa - reference.pa()
         common = self.common_pa() - reference.common_pa()
         specific = self.specific_pa() - reference.specific_pa()
-        row: dict[str, Any] = self._summary(np.ones(len(pa), np.bool_))
+        row: TableRow = self._summary(np.ones(len(pa), np.bool_))
         row["PA_gross"] = float(self.pa(gross=True).mean())
         row["by_side"] = {
             name: self._summary(side == sign) for name, sign in (("buy", -1), ("sell", 1))
@@ -132,8 +134,8 @@ class Score:
             row["capture"] = float(difference.mean() / gained) if gained > 0 else float("nan")
         return row
 
-    def _summary(self, where: npt.NDArray[np.bool_]) -> dict[str, Any]:
-        summary: dict[str, Any] = dict(
+    def _summary(self, where: npt.NDArray[np.bool_]) -> TableRow:
+        summary: TableRow = dict(
             Metrics.of(self.pa()[where], self.record.leftover[where]).as_dict()
         )
         for benchmark in ("twap", "arrival"):
@@ -144,7 +146,7 @@ class Score:
         return summary
 
 
-def _estimate_row(estimate: Estimate) -> dict[str, Any]:
+def _estimate_row(estimate: Estimate) -> TableRow:
     return {
         "mean": estimate.mean,
         "se": estimate.se,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from se_rl.data.bar_faults import FaultKind, bar_fault
 from se_rl.modules.contracts import LIMITS, ONLY_TORCH, Contract
 from se_rl.modules.default_sources import source_of_default
 from se_rl.modules.errors import need
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 SEEDS = 8
 """Times that every recorded day is imagined."""
+_FAULTS: dict[FaultKind, str] = {
+    "price": "prices that are not positive; move prices by factors (exp of log moves)",
+    "volume": "negative volume; use clamp(min=0)",
+    "range": "no low <= open, close <= high; take high as amax and low as amin of the four prices",
+}
 
 EXAMPLES = (
     """import torch
@@ -167,22 +173,10 @@ def check_imagination(load: Load, recorded: Recorded, trial: ModuleProbe) -> Flo
 
 
 def _checked_bars(made: Tensor, what: str) -> Tensor:
-    """Bars that a market could print."""
-    import torch
-
-    opens, high, low, close, volume = made.unbind(-1)
-    outside = (torch.minimum(opens, close) < low) | (torch.maximum(opens, close) > high)
-    faults = {
-        "prices that are not positive; move prices by factors (exp of log moves)": (
-            made[..., :4] <= 0
-        ).any(-1),
-        "negative volume; use clamp(min=0)": volume < 0,
-        "no low <= open, close <= high;"
-        " take high as amax and low as amin of the four prices": outside,
-    }
-    for mend, wrong in faults.items():
-        count = f"{int(wrong.sum()):,} of {wrong.numel():,} bars"
-        need(not wrong.any(), f"imagine made {count} (from {what}) with {mend}")
+    """Bars that a market could print; that they are finite is known."""
+    if fault := bar_fault(made.numpy()):
+        count = f"{fault.count:,} of {fault.where.size:,} bars"
+        need(False, f"imagine made {count} (from {what}) with {_FAULTS[fault.kind]}")
     return made.double()
 
 
