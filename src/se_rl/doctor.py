@@ -1,4 +1,6 @@
-"""`se-rl doctor`: what is installed, and for each thing that is not, the command that would mend it."""
+"""`se-rl doctor`: what is installed, and for each thing that is not, the command that would mend
+it.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ EXTRAS = {
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """One thing that was looked at: whether it is fine, what was found, the command that mends it."""
+    """One thing that was looked at: whether it is fine, what was found, the command
+    that mends it.
+    """
 
     what: str
     ok: bool

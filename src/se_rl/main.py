@@ -1,4 +1,5 @@
-"""The command line: one command, `se-rl`, whose verbs parse, call one function and print what it returned.
+"""The command line: one command, `se-rl`, whose verbs parse, call one function and print what it
+returned.
 
 A user's mistake is one line on stderr and exit code 2. Heavy imports happen inside the verbs:
 `se-rl --help` loads neither torch nor pandas.
@@ -23,7 +24,9 @@ from se_rl.commands.tables import add_baselines, add_evaluate
 INTERRUPTED = 130
 MISTAKES = frozenset(("ConfigError", "DataError"))
 FAILURES = frozenset(("CheckError", "SandboxError", "LlmError", "ArchiveError"))
-"""Errors that are one line for the user, by name: importing them here would load what they belong to."""
+"""Errors that are one line for the user, by name: importing them here would load what they belong
+to.
+"""
 VERBS = (
     add_run,
     add_show,

@@ -9,9 +9,11 @@ from typing import Any, Self
 
 
 class CtrlC:
-    """While it is entered: Ctrl-C interrupts at once, and where that was swallowed, at the next `heeding` call.
+    """While it is entered: Ctrl-C interrupts at once, and where that was swallowed, at the next
+    `heeding` call.
 
-    Python drops an exception that falls into a finaliser or into a callback of foreign code; in hours of trainings it does.
+    Python drops an exception that falls into a finaliser or into a callback of foreign code; in
+    hours of trainings it does.
     """
 
     def __init__(self) -> None:

@@ -42,7 +42,8 @@ def add_data(verbs: Any) -> None:
         actions,
         "fetch",
         "bars from a vendor, where one can be reached",
-        "se-rl data fetch --vendor alpaca --symbols AAPL MSFT --start 2025-01-02 --end 2025-02-28 --name nasdaq100",
+        "se-rl data fetch --vendor alpaca --symbols AAPL MSFT "
+        "--start 2025-01-02 --end 2025-02-28 --name nasdaq100",
     )
     fetch.add_argument("--vendor", required=True, help="alpaca, baostock, yfinance or akshare")
     fetch.add_argument("--symbols", nargs="+", required=True)

@@ -1,4 +1,6 @@
-"""`se-rl replay` and `score`: one design trained again, or one written by hand trained beside a run's."""
+"""`se-rl replay` and `score`: one design trained again, or one written by hand trained beside a
+run's.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`se-rl market`, `llm`, `bench` and `doctor`: the simulated market, the models, and what this machine can do."""
+"""`se-rl market`, `llm`, `bench` and `doctor`: the simulated market, the models, and what this
+machine can do.
+"""
 
 from __future__ import annotations
 

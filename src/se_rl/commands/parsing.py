@@ -1,4 +1,6 @@
-"""How verbs are declared: one-line errors, an example in every help, options made from settings classes."""
+"""How verbs are declared: one-line errors, an example in every help, options made from settings
+classes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def verb(verbs: Any, name: str, summary: str, example: str) -> Parser:
 
 
 def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
-    """One option per field of a settings class; what is not given stays with the YAML file or the default."""
+    """One option per field of a settings class; what is not given stays with the YAML file or the
+    default.
+    """
     parser.add_argument(
         "--config", type=Path, metavar="YAML", help="settings from a file; options given here win"
     )

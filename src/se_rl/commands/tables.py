@@ -41,7 +41,7 @@ def add_baselines(verbs: Any) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="also write results.json, orders.parquet, config.yaml, report.html and trained policies there",
+        help="also write results, orders, settings, the page and trained policies there",
     )
     parser.set_defaults(run=_run_baselines)
 

@@ -1,4 +1,6 @@
-"""The command line without a verb: `python -m se_rl.main --dataset D --epochs N`, with `--mode eval` to evaluate."""
+"""The command line without a verb: `python -m se_rl.main --dataset D --epochs N`, with `--mode
+eval` to evaluate.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The tables of the final test: every method on the sealed test days, and on fresh orders in simulated markets."""
+"""The tables of the final test: every method on the sealed test days, and on fresh orders in
+simulated markets.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ class TestTable:
 
 
 class LearnedMethods:
-    """Executes the test orders with our policies, and keeps what each training seed earned per order."""
+    """Executes the test orders with our policies, and keeps what each training seed earned per
+    order.
+    """
 
     def __init__(self, policies: Policies, *, agents: int) -> None:
         self.policies = policies
@@ -76,7 +80,9 @@ def history_table(
     benchmark: Literal["vwap", "twap"] = "vwap",
     say: Callable[[str], None],
 ) -> TestTable:
-    """The test days: our design, the default and the naive one beside the classical strategies, self-checked."""
+    """The test days: our design, the default and the naive one beside the classical strategies,
+    self-checked.
+    """
     table = BaselinesConfig(
         data=config.data, split="test", horizon=config.horizon, benchmark=benchmark
     )
@@ -103,7 +109,9 @@ def market_tables(
     grid: ConstantSchedule,
     say: Callable[[str], None],
 ) -> dict[str, dict[str, SimulatedRow]]:
-    """Fresh simulated episodes, at the usual size and at twice that, beside TWAP and the grid's constant schedule."""
+    """Fresh simulated episodes, at the usual size and at twice that, beside TWAP and the grid's
+    constant schedule.
+    """
     tables: dict[str, dict[str, SimulatedRow]] = {}
     for impact in (1, 2):
         say(f"simulated markets, orders of {impact}x the usual size")

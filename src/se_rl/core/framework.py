@@ -1,4 +1,4 @@
-"""The seeds' face of a run: `SERLFramework(SERLConfig(...)).run_training()`."""
+"""A whole run behind one call: `SERLFramework(SERLConfig(...)).run_training()`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from se_rl.config import ConfigError, to_dict
 from se_rl.records.settings import RunConfig, preset
 
 UPDATES_PER_WORK = 8.0
-"""PPO updates of the default design in one work unit, about: how `max_inner_iterations` becomes a budget."""
+"""PPO updates of the default design in one work unit, about: how `max_inner_iterations` becomes a
+budget.
+"""
 FEWEST = 64
 """Simulated orders, however short the trainings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SERLConfig:
-    """The seeds' settings; everything else is as in the preset `quick`.
+    """The settings that matter most; everything else is as in the preset `quick`.
 
-    `max_inner_iterations` is the number of PPO updates of a search training (screens get a third, the last rung three
-    times it); where that is less than the preset's, as many fewer simulated orders are trained and scored on.
-    `llm_model_name` is an embedded model, a folder, or URL#MODEL; None is the embedded default.
+    `max_inner_iterations` is the number of PPO updates of a search training (screens get a third,
+    the last rung three times it); where that is less than the preset's, as many fewer simulated
+    orders are trained and scored on. `llm_model_name` is an embedded model, a folder, or URL#MODEL;
+    None is the embedded default.
     """
 
     dataset: str = "nasdaq100"
@@ -44,7 +47,8 @@ class SERLConfig:
         if not (0.0 <= static <= 1.0 and abs(static + dynamic - 1.0) <= 1e-9):
             weights = f"{static} and {dynamic}"
             raise ConfigError(
-                f"static_env_weight and dynamic_env_weight are {weights}; use two shares that sum to 1"
+                f"static_env_weight and dynamic_env_weight are {weights}; "
+                "use two shares that sum to 1"
             )
 
     @property
@@ -74,7 +78,9 @@ class SERLConfig:
 
 
 class SERLFramework:
-    """Both loops behind one call; the run's folder is `out`, by default one in `out/` named after the settings."""
+    """Both loops behind one call; the run's folder is `out`, by default one in `out/` named after
+    the settings.
+    """
 
     def __init__(
         self, config: SERLConfig | RunConfig | None = None, *, out: str | Path | None = None
@@ -84,7 +90,8 @@ class SERLFramework:
         self.out = Path(out) if out else default_folder(self.config)
 
     def run_training(self, **options: Any) -> dict[str, Any]:
-        """Search, or go on with an interrupted search, and return the results as results.json holds them.
+        """Search, or go on with an interrupted search, and return the results as results.json holds
+        them.
 
         `options` are those of `core.run.Run`.
         """
@@ -95,7 +102,9 @@ class SERLFramework:
 
 
 def default_folder(config: RunConfig) -> Path:
-    """A folder of its own for every set of settings, so that other settings never meet an older run."""
+    """A folder of its own for every set of settings, so that other settings never meet an older
+    run.
+    """
     from se_rl.records.entries import key_of
     from se_rl.scoring.comparison import arm_of
 

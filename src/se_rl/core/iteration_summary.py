@@ -21,7 +21,9 @@ def summarise(
     step: EnhancementStep,
     iteration: int,
 ) -> IterationSummary:
-    """An outer iteration as it is stored and shown; the score is the standing of the design that leads after it."""
+    """An outer iteration as it is stored and shown; the score is the standing of the design that
+    leads after it.
+    """
     best = search.ladder.longest(search.best)
     return replace(
         iteration_counts(designs, gains),
@@ -64,7 +66,9 @@ def what_moved(
     gains: Mapping[str, float],
     step: EnhancementStep,
 ) -> str:
-    """One sentence on an iteration: its best new design, who leads now, and what the enhancement changed."""
+    """One sentence on an iteration: its best new design, who leads now, and what the enhancement
+    changed.
+    """
     if not gains:
         return "no new design could be scored"
     name, gain = sorted(gains.items(), key=lambda item: item[1])[-1]

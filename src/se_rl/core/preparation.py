@@ -1,4 +1,6 @@
-"""What a run needs before it can search: its data without the sealed test days, the markets to train in, and the kit."""
+"""What a run needs before it can search: its data without the sealed test days, the markets to
+train in, and the kit.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,9 @@ class TrainingMarkets:
         return ConstantSchedule(found["multiple"], found["offset"])
 
     def neutral(self) -> dict[str, Neutral]:
-        """What a policy does that decides nothing, by world; history has TWAP and needs no entry."""
+        """What a policy does that decides nothing, by world; history has TWAP and
+        needs no entry.
+        """
         if self.config.worlds == "static":
             return {}
         return {"dynamic": Neutral(self.grid.multiple, self.grid.offset)}

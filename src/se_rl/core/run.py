@@ -1,7 +1,8 @@
-"""One run from settings to results: search, train the finalists, open the test days once, write everything down.
+"""One run from settings to results: search, train the finalists, open the test days once, write
+everything down.
 
-The same settings on the same folder go on where an interrupted run stopped: the loop is gone through again, and what
-stands in the archive is looked up.
+The same settings on the same folder go on where an interrupted run stopped: the loop is gone
+through again, and what stands in the archive is looked up.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ NAIVE_REWARD = naive_reward_source()
 def run_search(
     config: RunConfig, out: str | Path, *, reuse: Sequence[str | Path] = (), **options: Any
 ) -> RunResults:
-    """Run, or go on with, the run in a folder, and return its results; a finished one is not run again.
+    """Run, or go on with, the run in a folder, and return its results; a finished one is not run
+    again.
 
-    `reuse` names folders of other runs whose evaluations may be taken where they are the same piece of work (the
-    default's trainings, for instance); `options` are those of `Run`.
+    `reuse` names folders of other runs whose evaluations may be taken where they are the same piece
+    of work (the default's trainings, for instance); `options` are those of `Run`.
     """
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(out))
@@ -67,7 +69,9 @@ def run_search(
 
 
 class Run:
-    """A run in its folder; `tell` hears every event, `say` what is being done, `left` the seconds that remain."""
+    """A run in its folder; `tell` hears every event, `say` what is being done, `left` the seconds
+    that remain.
+    """
 
     def __init__(
         self,
@@ -162,7 +166,9 @@ class Run:
         return code_hash()
 
     def _start(self) -> None:
-        """Write down what the run begins with; one that is resumed must have begun with the same code and data."""
+        """Write down what the run begins with; one that is resumed must have begun with the same
+        code and data.
+        """
         begun = self.archive.find("run_started")
         if begun is None and self.config.arm != "random":
             _ = self.designers.base  # a missing model is reported before anything is trained
@@ -196,7 +202,9 @@ class Run:
         return naive
 
     def _pass_on(self, kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
-        """Hand an event of the search on; the first training shows how long everything will take."""
+        """Hand an event of the search on; the first training shows how long
+        everything will take.
+        """
         self.tell(kind, payload, stored=stored)
         if kind == "evaluated":
             self.left(self.budget.seconds_left())
@@ -204,7 +212,9 @@ class Run:
                 self.store_event("estimate", "estimate", asdict(self.budget.estimate()))
 
     def _after_iteration(self, iteration: int, brought: Mapping[str, Any]) -> None:
-        """Store an outer iteration with one execution of the best design, and write the page anew."""
+        """Store an outer iteration with one execution of the best design, and write
+        the page anew.
+        """
         summary = summarise(
             self.search,
             brought["designs"],
@@ -214,8 +224,8 @@ class Run:
         )
         is_new = self.store_event("iteration", key_of("iteration", iteration), to_plain(summary))
         self._store_execution()
-        # The page of an old iteration is not written again: it would read files of later iterations, which may be
-        # damaged until the loop comes to them and makes them anew.
+        # The page of an old iteration is not written again: it would read files of later ones,
+        # which may be damaged until the loop comes to them and makes them anew.
         if is_new:
             write_text(self.folder.report, run_page(self.folder.path))
 

@@ -1,4 +1,6 @@
-"""The end of a run: the test set is opened, once, and everything that the run found becomes its results."""
+"""The end of a run: the test set is opened, once, and everything that the run found becomes its
+results.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,8 @@ def write_up(
 ) -> RunResults:
     """Open the test set for the chosen design and state what the run found.
 
-    A design whose policy fails on the test days is not chosen after all: the default takes its place, with a note.
+    A design whose policy fails on the test days is not chosen after all: the default takes its
+    place, with a note.
     """
     ladder, pool = run.search.ladder, run.training_pool
     policies = _policies(run, {OURS: champion, STRONG: ladder.default.id, NAIVE_METHOD: naive})
@@ -153,7 +156,9 @@ def _dynamic(run: Run, policies: final_tables.Policies) -> dict[str, dict[str, S
 
 
 def _policies(run: Run, methods: dict[str, str]) -> final_tables.Policies:
-    """The policies of each design's last rung, one per training seed; a design that failed there has none."""
+    """The policies of each design's last rung, one per training seed; a design that failed there
+    has none.
+    """
     ladder, pool, last = run.search.ladder, run.training_pool, run.config.rungs.last
     found: dict[str, list[Open]] = {}
     for method, name in methods.items():
@@ -173,7 +178,9 @@ def _isolation(run: Run) -> str:
 
 
 def save_policy(run: Run, name: str) -> None:
-    """The best design's policy of the first training seed, for `se-rl evaluate`: seeds are not chosen."""
+    """The best design's policy of the first training seed, for `se-rl evaluate`: seeds are not
+    chosen.
+    """
     from se_rl.rl.policy_file import save_locked
 
     by_seed = run.search.ladder.evaluations[name, run.config.rungs.last.index]
@@ -190,7 +197,9 @@ def save_policy(run: Run, name: str) -> None:
 
 
 def finished_results(folder: RunFolder, archive: Archive) -> RunResults | None:
-    """The results of a finished run; None where there is none, or where a file of it was lost and must be made anew."""
+    """The results of a finished run; None where there is none, or where a file of it was lost and
+    must be made anew.
+    """
     if archive.find("finished") is None or not _is_whole(archive):
         return None
     if not (folder.report.exists() and folder.policy.exists()):

@@ -1,7 +1,9 @@
-"""The archive of a run: an append-only journal with tables to search it by, and files named by what they hold.
+"""The archive of a run: an append-only journal with tables to search it by, and files named by what
+they hold.
 
-SQLite in the run folder, or a Postgres database of its own by URL. Whatever was acknowledged is on the disk; a key is
-written once, so that a run which starts again finds what it has done instead of doing it twice.
+SQLite in the run folder, or a Postgres database of its own by URL. Whatever was acknowledged is on
+the disk; a key is written once, so that a run which starts again finds what it has done instead of
+doing it twice.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ class Archive(EventJournal):
     ) -> Archive:
         """The archive in this SQLite file or behind this URL, made where there is none.
 
-        `blobs` is by default the folder of that name beside the file. One of an older se-rl is brought up to date.
+        `blobs` is by default the folder of that name beside the file. One of an older se-rl is
+        brought up to date.
         """
         engine, place = open_engine(url_or_path, read_only=read_only)
         if blobs is None and "://" in str(url_or_path):
@@ -179,7 +182,9 @@ class Archive(EventJournal):
         return self._records(Evaluation, EVALUATION, *wanted)
 
     def standings(self) -> dict[tuple[str, int], StoredStanding]:
-        """How each design stands at each rung, by (candidate, rung): the latest of every standing stored."""
+        """How each design stands at each rung, by (candidate, rung): the latest of every standing
+        stored.
+        """
         found: dict[tuple[str, int], StoredStanding] = {}
         for event in self.events("standing"):
             one = StoredStanding(**{name: _frozen(v) for name, v in event.payload.items()})
@@ -207,7 +212,9 @@ class Archive(EventJournal):
         return {code_type: self.source(sha) for code_type, sha in c.modules.items()}
 
     def _checked(self, url_or_path: str | Path) -> Archive:
-        """This archive, found whole and of a version we read; an older one is first opened for writing once."""
+        """This archive, found whole and of a version we read; an older one is first opened for
+        writing once.
+        """
         with self._transaction() as connection:
             if connection.dialect.name == "sqlite":
                 said = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()

@@ -1,4 +1,6 @@
-"""Files named by what they hold: a blob's name is the SHA-256 of its bytes, so a damaged one is noticed."""
+"""Files named by what they hold: a blob's name is the SHA-256 of its bytes, so a damaged one is
+noticed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a run writes down: frozen records of designs, evaluations, model calls, instructions and adapters.
+"""What a run writes down: frozen records of designs, evaluations, model calls, instructions and
+adapters.
 
-A design is a mapping from module name to source; the text itself is a blob named by its SHA-256. Derived numbers are
-properties, and a design that fails is a record with a reason.
+A design is a mapping from module name to source; the text itself is a blob named by its SHA-256.
+Derived numbers are properties, and a design that fails is a record with a reason.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from typing import Any, Protocol
 DEFAULT = "default"
 """The operator of the design that every run starts from."""
 NAIVE = "naive default"
-"""The operator of the plain design that the last rung holds the others against; it is no proposal."""
+"""The operator of the plain design that the last rung holds the others against; it is no proposal.
+"""
 
 
 def sha256(content: bytes | str) -> str:
@@ -35,12 +37,14 @@ def design_id(modules: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One design that was proposed. `modules` maps code_type to the hash of its source; {} is the default design.
+    """One design that was proposed. `modules` maps code_type to the hash of its source; {} is the
+    default design.
 
-    `module` is the code_type that was changed ("" where it is none or several), `iteration` counts outer iterations
-    from 1, `call` and `place` say which answer of which model call it was ("" where no model wrote it), `prompt` is the blob
-    of the chat that asked for it (JSON), `reason` says why it may not be trained ("" where it may), `twin` names the earlier
-    candidate that it repeats ("" where it is new).
+    `module` is the code_type that was changed ("" where it is none or several), `iteration` counts
+    outer iterations from 1, `call` and `place` say which answer of which model call it was (""
+    where no model wrote it), `prompt` is the blob of the chat that asked for it (JSON), `reason`
+    says why it may not be trained ("" where it may), `twin` names the earlier candidate that it
+    repeats ("" where it is new).
     """
 
     id: str
@@ -63,11 +67,13 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One training of a design at one rung with one seed, and what its policy scored on validation days and episodes.
+    """One training of a design at one rung with one seed, and what its policy scored on validation
+    days and episodes.
 
-    `scores` are summary numbers in bps over TWAP (static_specific, static_total, dynamic, dynamic_x2, ...); `arrays` is the
-    blob (npz) of the same per order, `policy` that of the trained weights, `curve` that of the training's rows as JSON. A
-    training that gave no policy has status "failed" and a reason.
+    `scores` are summary numbers in bps over TWAP (static_specific, static_total, dynamic,
+    dynamic_x2, ...); `arrays` is the blob (npz) of the same per order, `policy` that of the trained
+    weights, `curve` that of the training's rows as JSON. A training that gave no policy has status
+    "failed" and a reason.
     """
 
     candidate: str
@@ -92,11 +98,13 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class StoredStanding:
-    """How a design stands over the default at one rung, in bps: the one place where a score and its error are stored.
+    """How a design stands over the default at one rung, in bps: the one place where a score and its
+    error are stored.
 
-    `se` holds the errors of orders and of training seeds, `ci95` is its normal interval, `seeds` counts the trainings.
-    `gain` is the score less the first parent's at the same rung, `gain_se` its error on the same orders and seeds; both
-    are None where the parent does not stand there. The default itself stands at 0 for certain.
+    `se` holds the errors of orders and of training seeds, `ci95` is its normal interval, `seeds`
+    counts the trainings. `gain` is the score less the first parent's at the same rung, `gain_se`
+    its error on the same orders and seeds; both are None where the parent does not stand there. The
+    default itself stands at 0 for certain.
     """
 
     candidate: str
@@ -112,13 +120,17 @@ class StoredStanding:
 
     @property
     def key(self) -> str:
-        """The key of its event: a standing that changed is a new event, the same one is stored once."""
+        """The key of its event: a standing that changed is a new event, the same one is stored
+        once.
+        """
         return key_of("standing", vars(self))
 
 
 @dataclass(frozen=True)
 class ModelCall:
-    """One request to a language model, answered: the answers are a blob, so that a resumed run need not ask again."""
+    """One request to a language model, answered: the answers are a blob, so that a resumed run need
+    not ask again.
+    """
 
     key: str
     model: str
@@ -133,7 +145,9 @@ class ModelCall:
 
 @dataclass(frozen=True)
 class Instruction:
-    """A text that tells the designer what to do: on the whole task (kind "macro") or on one module (kind: its code_type)."""
+    """A text that tells the designer what to do: on the whole task (kind "macro") or on one module
+    (kind: its code_type).
+    """
 
     id: str
     kind: str
@@ -145,7 +159,9 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Adapter:
-    """One version of the designer's trained weights; `weights` is its blob, `stats` what the update measured."""
+    """One version of the designer's trained weights; `weights` is its blob, `stats` what the update
+    measured.
+    """
 
     id: str
     parent: str

@@ -1,4 +1,6 @@
-"""Files that are whole or not there: written beside their place, flushed to disk, then renamed into it."""
+"""Files that are whole or not there: written beside their place, flushed to disk, then renamed into
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ _PART = ".part"
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically: a crash leaves the old file or the new one, never half of it."""
+    """Write a text file atomically: a crash leaves the old file or the new one, never
+    half of it.
+    """
     write_bytes(path, text.encode())
 
 

@@ -10,9 +10,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class IterationSummary:
-    """An outer iteration in numbers and one sentence; `best` leads after it, with `score` ± `se` bps over the default.
+    """An outer iteration in numbers and one sentence; `best` leads after it, with `score` ± `se`
+    bps over the default.
 
-    `ema` is the smoothed score of the stopping rule, `distinct` the share of designs that behave differently.
+    `ema` is the smoothed score of the stopping rule, `distinct` the share of designs that behave
+    differently.
     """
 
     iteration: int = 0

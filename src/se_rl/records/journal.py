@@ -1,4 +1,6 @@
-"""The journal of a run: events in the order they were written, each under a key of its own, each checked by a digest."""
+"""The journal of a run: events in the order they were written, each under a key of its own, each
+checked by a digest.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ class EventJournal:
         return transaction(self._engine, self.place)
 
     def _write(self, kind: str, key: str, payload: Mapping[str, Any], *rows: Row) -> bool:
-        """One event and its rows, whose columns are filled by name from the payload or from what each brings along."""
+        """One event and its rows, whose columns are filled by name from the payload or from what
+        each brings along.
+        """
         text = json.dumps(payload, default=_plain)
         at = time.time()
         with self._transaction() as connection:

@@ -1,7 +1,7 @@
 """Records as plain data and back: the one place where JSON becomes a frozen dataclass.
 
-A number that is undefined is NaN in memory and null in JSON. A field that defaults to None is a part that some records
-do not have: it is left out of the JSON.
+A number that is undefined is NaN in memory and null in JSON. A field that defaults to None is a
+part that some records do not have: it is left out of the JSON.
 """
 
 from __future__ import annotations
@@ -87,7 +87,9 @@ def _value(hint: Any, raw: Any, where: str) -> Any:
 
 
 def _optional(hint: Any, raw: Any, where: str) -> Any:
-    """A value of the one type beside None; a number that stands as null was undefined, not left out."""
+    """A value of the one type beside None; a number that stands as null was undefined, not left
+    out.
+    """
     others = [kind for kind in get_args(hint) if kind is not NoneType]
     if raw is None and float not in others:
         return None

@@ -1,7 +1,8 @@
 """What a finished run found: `RunResults`, and the records that it is made of.
 
-Field names are the keys of results.json. Numbers are in basis points where their name does not say otherwise; one that
-is undefined (an interval of a single day, say) is NaN here and null in the file.
+Field names are the keys of results.json. Numbers are in basis points where their name does not say
+otherwise; one that is undefined (an interval of a single day, say) is NaN here and null in the
+file.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from typing import Any
 from se_rl.records.fraud import FraudCheck
 
 RESULTS_VERSION = 1
-"""The form of results.json that this se-rl writes; a file without `schema_version` has this form too."""
+"""The form of results.json that this se-rl writes; a file without `schema_version` has this form
+too.
+"""
 OURS = "SE-RL (best design)"
 STRONG = "PPO strong"
 NAIVE_METHOD = "PPO naive"
-"""Names of the learned methods in the tables: the best design, the default one, and the one with a naive reward."""
+"""Names of the learned methods in the tables: the best design, the default one, and the one with a
+naive reward.
+"""
 TWAP = "TWAP"
 BOUND = "foresight bound"
 """The row that knows the future: a bound, not a policy."""
@@ -49,7 +54,9 @@ NO_GAIN = Gain(0.0, 0.0, (0.0, 0.0))
 
 @dataclass(frozen=True)
 class OrderMetrics:
-    """The price advantage over a benchmark: its mean, spread, win rate, gain-loss ratio, and the inventory left."""
+    """The price advantage over a benchmark: its mean, spread, win rate, gain-loss ratio, and the
+    inventory left.
+    """
 
     PA: float = math.nan
     PA_std: float = math.nan
@@ -64,7 +71,8 @@ class OrderMetrics:
 
 @dataclass(frozen=True)
 class MethodRow(OrderMetrics):
-    """One method on the sealed test days; `ours_over` is what our design gains over it on the same orders.
+    """One method on the sealed test days; `ours_over` is what our design gains over it on the same
+    orders.
 
     The parts by seed are those of learned methods.
     """
@@ -102,7 +110,9 @@ class FinalMetrics:
 
 @dataclass(frozen=True)
 class SimulatedRow:
-    """One method on fresh orders in simulated markets: its cost, what it saves against TWAP, and how it trades."""
+    """One method on fresh orders in simulated markets: its cost, what it saves against TWAP, and
+    how it trades.
+    """
 
     cost_bps: float = math.nan
     twap_cost_bps: float | None = None
@@ -135,10 +145,11 @@ class DesignCounts:
 
 @dataclass(frozen=True)
 class Selection:
-    """What the choice among so many designs must be held against, on the validation days of the search.
+    """What the choice among so many designs must be held against, on the validation days of the
+    search.
 
-    `hurdle_bps` is what the best of as many worthless designs is expected to show; `spa_p_*` is the chance that no
-    design beats the benchmark, corrected for having looked at all of them.
+    `hurdle_bps` is what the best of as many worthless designs is expected to show; `spa_p_*` is the
+    chance that no design beats the benchmark, corrected for having looked at all of them.
     """
 
     tried: int = 0
@@ -152,7 +163,9 @@ class Selection:
 
 @dataclass(frozen=True)
 class FinalistRow:
-    """A design of the last rung: how it stands there, and its score at every rung that it climbed."""
+    """A design of the last rung: how it stands there, and its score at every rung
+    that it climbed.
+    """
 
     candidate: str
     score: float = math.nan

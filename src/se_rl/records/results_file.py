@@ -53,7 +53,8 @@ def read_results(path: Path) -> RunResults:
         ) from None
     if not isinstance(raw, dict) or not set(raw) >= NEEDED:
         raise ConfigError(
-            f"{path} holds no results of a run; give the folder of one, as made by `se-rl run --out`"
+            f"{path} holds no results of a run; give the folder of one, "
+            "as made by `se-rl run --out`"
         )
     return results_of(raw, path=path)
 
@@ -70,5 +71,6 @@ def results_of(raw: Mapping[str, Any], *, path: Path) -> RunResults:
         return from_plain(RunResults, raw)
     except RecordError as error:
         raise NoResults(
-            f"{path} is damaged ({error}); run the same `se-rl run` command again, which writes it anew"
+            f"{path} is damaged ({error}); run the same `se-rl run` command again, "
+            "which writes it anew"
         ) from None

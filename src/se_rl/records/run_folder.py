@@ -1,4 +1,6 @@
-"""The folder of a run: where its files lie, one run in it at a time, and always with the settings it began with."""
+"""The folder of a run: where its files lie, one run in it at a time, and always with the settings
+it began with.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _NOT_SET = "(not set)"
 
 
 class RunFolder:
-    """Paths of a run, and the lock on them: `with RunFolder(out) as folder: ...` while it is written to.
+    """Paths of a run, and the lock on them: `with RunFolder(out) as folder: ...` while it is
+    written to.
 
     Whoever only reads needs no lock.
     """
@@ -62,10 +65,12 @@ class RunFolder:
         return self.path / "run.lock"
 
     def open(self) -> Self:
-        """Take the folder for this process, made where there is none; refused where it is in use or not a run's.
+        """Take the folder for this process, made where there is none; refused where it is in use or
+        not a run's.
 
-        The kernel lets the lock go when the process ends, however it ends. Programs that the process starts do not inherit
-        it (close-on-exec, as all descriptors of Python); a bare fork would keep it until it ends.
+        The kernel lets the lock go when the process ends, however it ends. Programs that the
+        process starts do not inherit it (close-on-exec, as all descriptors of Python); a bare fork
+        would keep it until it ends.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -120,7 +125,9 @@ class RunFolder:
             ) from error
 
     def check_config(self, config: Mapping[str, Any]) -> bool:
-        """Store the settings at the first use (False); later see that they are the same (True: the run is resumed)."""
+        """Store the settings at the first use (False); later see that they are the same (True: the
+        run is resumed).
+        """
         import yaml
 
         given = json.loads(
@@ -129,7 +136,8 @@ class RunFolder:
         if not self.config.exists():
             if self.archive.exists():
                 raise ConfigError(
-                    f"{self.path} has an archive but no {self.config.name}; restore it or choose another --out"
+                    f"{self.path} has an archive but no {self.config.name}; "
+                    "restore it or choose another --out"
                 )
             write_text(self.config, yaml.safe_dump(given, sort_keys=False))
             return False
@@ -151,7 +159,9 @@ class RunFolder:
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every setting by its dotted key, as JSON text: so 1 and 1.0, or two NaN, are told apart or not as in a file."""
+    """Every setting by its dotted key, as JSON text: so 1 and 1.0, or two NaN, are told apart or
+    not as in a file.
+    """
     if not isinstance(value, dict) or not value:
         yield path, json.dumps(value)
         return

@@ -1,7 +1,8 @@
-"""The archive's database: tables in SQL that SQLite and Postgres both speak, how it is opened, what can go wrong.
+"""The archive's database: tables in SQL that SQLite and Postgres both speak, how it is opened, what
+can go wrong.
 
-`event` is the journal: its payloads hold the whole records. The other tables hold what one searches by, each row beside
-the event it was written with, in one transaction.
+`event` is the journal: its payloads hold the whole records. The other tables hold what one searches
+by, each row beside the event it was written with, in one transaction.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ from se_rl.config import ConfigError
 
 
 class ArchiveError(RuntimeError):
-    """The archive cannot be read or written: one line that says what is wrong and how to mend it."""
+    """The archive cannot be read or written: one line that says what is wrong and how
+    to mend it.
+    """
 
 
 SCHEMA_VERSION = 1
@@ -52,8 +55,13 @@ AGAIN = "then run the same command again: nothing that was stored is lost"
 DAMAGED = "is damaged; restore it from a copy, or choose another --out"
 _FAULTS = {  # what a database says, and what that means for a user
     "is full": f"has no room left on its disk; make room, {AGAIN}",
-    "disk I/O": f"could not be read or written (disk I/O error); see that the disk has room and works, {AGAIN}",
-    "not a database": "is damaged or no archive of se-rl; restore it from a copy, or choose another --out",
+    "disk I/O": (
+        "could not be read or written (disk I/O error); "
+        f"see that the disk has space and works, {AGAIN}"
+    ),
+    "not a database": (
+        "is damaged or no archive of se-rl; restore it from a copy, or choose another --out"
+    ),
     "malformed": DAMAGED,
     "locked": "is in use by another process; wait for it or choose another --out",
     "readonly": "may not be written; change its permissions, or choose another --out",
@@ -165,7 +173,9 @@ for _verb in ("UPDATE", "DELETE"):
 
 
 def open_engine(url_or_path: str | Path, *, read_only: bool = False) -> tuple[Engine, str]:
-    """What connects to a database, and the name to call it by: a path, or a URL without its password."""
+    """What connects to a database, and the name to call it by: a path, or a URL without its
+    password.
+    """
     text = str(url_or_path)
     if "://" not in text:
         return _sqlite(Path(url_or_path), read_only), text
@@ -220,7 +230,9 @@ def transaction(engine: Engine, place: str) -> Iterator[Connection]:
 
 
 def prepare(connection: Connection, place: str) -> None:
-    """Make the tables in an empty database, bring an older one up to date; refuse a newer one and what is not ours."""
+    """Make the tables in an empty database, bring an older one up to date; refuse a newer one and
+    what is not ours.
+    """
     names = inspect(connection).get_table_names()
     if not names:
         METADATA.create_all(connection)
@@ -238,7 +250,9 @@ def prepare(connection: Connection, place: str) -> None:
 
 
 def stored_version(connection: Connection, place: str) -> int:
-    """The schema a database was written with; a newer one is refused, and so is a database without one."""
+    """The schema a database was written with; a newer one is refused, and so is a database without
+    one.
+    """
     version = None
     if META.name in inspect(connection).get_table_names():
         version = connection.execute(select(META.c.schema_version)).scalar()

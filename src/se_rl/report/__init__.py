@@ -1,1 +1,3 @@
-"""What people see: one self-contained page, and tables in the terminal; drawn from plain data only."""
+"""What people see: one self-contained page, and tables in the terminal; drawn from
+plain data only.
+"""

@@ -1,4 +1,6 @@
-"""The charts of the table of baselines: differences to TWAP with intervals, day by day, and what each method still holds."""
+"""The charts of the table of baselines: differences to TWAP with intervals, day by day, and what
+each method still holds.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def is_twap(table: Table, name: str) -> bool:
 
 
 def forest(table: Table) -> Figure:
-    """Paired differences to TWAP with their intervals, best on top; the bound would dwarf them and is left out."""
+    """Paired differences to TWAP with their intervals, best on top; the bound would dwarf them and
+    is left out.
+    """
     methods = table["methods"]
     names = sorted(policies(table), key=lambda name: methods[name]["over_TWAP"]["mean"])
     traces = []
@@ -70,7 +74,9 @@ def forest(table: Table) -> Figure:
 
 
 def daily(table: Table) -> list[Figure]:
-    """One chart per method that differs from TWAP, all on one scale: the difference by day and its running mean."""
+    """One chart per method that differs from TWAP, all on one scale: the difference by day and its
+    running mean.
+    """
     days = [iso_date(day) for day in table["by_day"]["dates"]]
     series = {}
     for name in policies(table):

@@ -1,6 +1,7 @@
 """The table of baselines as one HTML page: a verdict for 30 seconds, the evidence for 10 minutes.
 
-The page asks the network for nothing: styles and plotly.js are inlined, and its content policy forbids the rest.
+The page asks the network for nothing: styles and plotly.js are inlined, and its content policy
+forbids the rest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ ZERO_IS_OFF = ("start", "half_spread_bps", "fee_bps", "max_participation", "seed
 
 @dataclass(frozen=True)
 class TableVerdict:
-    """What the table says in words; `state` (shown, open or worse) picks the colour, `method` is the best one."""
+    """What the table says in words; `state` (shown, open or worse) picks the colour, `method` is
+    the best one.
+    """
 
     state: str
     headline: str
@@ -41,7 +44,9 @@ class TableVerdict:
 
 
 def baselines_page(results: Table) -> str:
-    """The whole page as text, from what `run_baselines` returned (or the same read back from JSON)."""
+    """The whole page as text, from what `run_baselines` returned (or the same read
+    back from JSON).
+    """
     return render(
         "baselines.jinja",
         filters={
@@ -67,7 +72,9 @@ def baselines_page(results: Table) -> str:
 
 
 def read_verdict(results: Table) -> TableVerdict:
-    """The best real policy against TWAP in words: shown, not shown, or worse, and what that rests on."""
+    """The best real policy against TWAP in words: shown, not shown, or worse, and what that rests
+    on.
+    """
     best = max(policies(results), key=lambda name: results["methods"][name]["over_TWAP"]["mean"])
     over = results["methods"][best]["over_TWAP"]
     state, lead, reason = _judge(results, best)
@@ -77,7 +84,9 @@ def read_verdict(results: Table) -> TableVerdict:
 
 
 def command_line(config: Mapping[str, Any]) -> str:
-    """The command that makes this table again; settings that are off (zero or none) are left out."""
+    """The command that makes this table again; settings that are off (zero or none)
+    are left out.
+    """
     words = ["se-rl baselines"]
     for name, value in config.items():
         if value is None or (not value and name in ZERO_IS_OFF):

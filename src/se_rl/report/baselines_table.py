@@ -29,7 +29,9 @@ DYNAMIC_COLUMNS = (
 
 
 def print_baselines(results: Mapping[str, Any]) -> None:
-    """The table of baselines for a person, and below it that of simulated markets where there is one."""
+    """The table of baselines for a person, and below it that of simulated markets where there is
+    one.
+    """
     console = stdout_console()
     warn_synthetic(console, synthetic=results["data"]["synthetic"])
     console.print(_history_table(results, console))

@@ -1,6 +1,8 @@
-"""The realism card as one HTML page: what the simulated market gets right, and the curves behind it.
+"""The realism card as one HTML page: what the simulated market gets right, and the curves behind
+it.
 
-The page asks the network for nothing: styles and plotly.js are inlined, and its content policy forbids the rest.
+The page asks the network for nothing: styles and plotly.js are inlined, and its content policy
+forbids the rest.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class CardVerdict:
 
 
 def card_page(card: Card) -> str:
-    """The whole page as text, from what `realism_card` returned (or the same read back from JSON)."""
+    """The whole page as text, from what `realism_card` returned (or the same read
+    back from JSON).
+    """
     return render(
         "card.jinja",
         filters={"plain": plain, "signed": signed, "band": band},
@@ -127,7 +131,9 @@ def _impact(card: Card) -> Figure:
 
 
 def _path(card: Card) -> Figure:
-    """Impact while an order is worked and afterwards, relative to its peak, for the four largest sizes."""
+    """Impact while an order is worked and afterwards, relative to its peak, for the four largest
+    sizes.
+    """
     curves = card["curves"]
     end = curves["order_bars"]
     sizes = list(zip(curves["shares"], curves["path_ticks"], strict=True))[-4:]

@@ -1,4 +1,6 @@
-"""`se-rl compare` in the terminal: what may be said, each run, the arms over their seeds, and the tests between them."""
+"""`se-rl compare` in the terminal: what may be said, each run, the arms over their seeds, and the
+tests between them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What all printed tables share: the console, the warning of synthetic data, and text that may be hostile."""
+"""What all printed tables share: the console, the warning of synthetic data, and text that may be
+hostile.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def heading(console: Console, text: str) -> None:
 def text_table(
     title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, strong: str = "\0"
 ) -> Table:
-    """A table of plain cells, numbers to the right; rows whose name begins with `strong` stand out."""
+    """A table of plain cells, numbers to the right; rows whose name begins with
+    `strong` stand out.
+    """
     table = Table(title=title, title_justify="left")
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place else "left", overflow="fold")
@@ -54,7 +58,9 @@ def text_table(
 
 
 def source(console: Console, text: str, language: str) -> None:
-    """Source in colours, or as it is when piped; characters that cannot be printed are shown as such."""
+    """Source in colours, or as it is when piped; characters that cannot be printed are shown as
+    such.
+    """
     safe = "".join(map(_visible, text))
     if not console.is_terminal:
         print(safe, file=console.file)

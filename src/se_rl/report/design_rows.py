@@ -1,7 +1,8 @@
-"""Designs as rows: what was tried, how far it came, how it stands over the default, what became of it.
+"""Designs as rows: what was tried, how far it came, how it stands over the default, what became of
+it.
 
-A row is made from a run's record here, or from its events as they happen. Scores and errors are those that the search
-stored: nothing is computed a second time. Every text in a row may be hostile.
+A row is made from a run's record here, or from its events as they happen. Scores and errors are
+those that the search stored: nothing is computed a second time. Every text in a row may be hostile.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ REWARDS = ("reward_static", "reward_dynamic")
 
 @dataclass(frozen=True)
 class DesignRow:
-    """One design: `score` ± `se` is its stored standing over the default at `rung`, `gain` that over its parent, in bps."""
+    """One design: `score` ± `se` is its stored standing over the default at `rung`, `gain` that
+    over its parent, in bps.
+    """
 
     id: str
     iteration: int | None
@@ -52,7 +55,9 @@ def blank_row(name: str) -> DesignRow:
 
 
 def design_rows(archive: Archive) -> list[DesignRow]:
-    """Every design of the record in order of proposal, each as it stands at the highest rung that it reached."""
+    """Every design of the record in order of proposal, each as it stands at the highest rung that
+    it reached.
+    """
     best = best_design(archive)
     highest = highest_standings(archive.standings().values())
     trained: dict[str, list[Evaluation]] = {}

@@ -29,7 +29,9 @@ WIDE = 100
 
 
 def design_table(rows: Iterable[DesignRow], *, width: int) -> Table:
-    """The rows as a table: a narrow one has fewer columns, and the verdict is cut to what is left."""
+    """The rows as a table: a narrow one has fewer columns, and the verdict is cut to
+    what is left.
+    """
     shown = list(rows)
     cells = [_cells(row) for row in shown]
     columns = [name for name in COLUMNS if width >= WIDE or name not in WIDE_ONLY]

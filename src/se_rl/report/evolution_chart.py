@@ -1,4 +1,6 @@
-"""The chart of a search: every design by order of proposal, what it scores, and from whom it came."""
+"""The chart of a search: every design by order of proposal, what it scores, and from
+whom it came.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Places = Mapping[str, tuple[int, float]]
 def evolution(
     designs: Sequence[Design], best: str, iterations: Sequence[IterationSummary]
 ) -> Figure:
-    """Designs with a score at their height, parents joined to children, and at the bottom those without a score."""
+    """Designs with a score at their height, parents joined to children, and at the bottom those
+    without a score.
+    """
     drawn = [design for design in designs if design.gain is not None]
     floor, top = _reach([design.gain or 0.0 for design in drawn])
     places = {}
@@ -67,7 +71,9 @@ def _in_words(designs: Sequence[Design], best: str) -> str:
 
 
 def _reach(gains: Sequence[float]) -> tuple[float, float]:
-    """Where the chart ends: a few very bad designs must not squash the others, so they are drawn at the lower end."""
+    """Where the chart ends: a few very bad designs must not squash the others, so they are drawn at
+    the lower end.
+    """
     if not gains:
         return -1.0, 1.0
     top, bottom = max(*gains, 0.0), min(*gains, 0.0)
@@ -85,7 +91,9 @@ def _hover(text: str) -> str:
 
 
 def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
-    """One trace for each module changed; the mark grows with the rung reached, and is hollow below the chart's end."""
+    """One trace for each module changed; the mark grows with the rung reached, and is hollow below
+    the chart's end.
+    """
     traces = []
     for module, colour, symbol in zip(MODULES, COLOURS, SYMBOLS, strict=True):
         own = [design for design in drawn if design.candidate.module == module]
@@ -160,4 +168,5 @@ def _running_best(
 
 
 def _through(name: str, points: Sequence[tuple[int, float]]) -> Figure:
-    return lines(name, [x for x, _ in points], [y for _, y in points])
+    x, y = zip(*points, strict=True) if points else ((), ())
+    return lines(name, x, y)

@@ -1,4 +1,6 @@
-"""What all charts share: colours that read on light and dark, and the parts of a plotly figure as plain data."""
+"""What all charts share: colours that read on light and dark, and the parts of a plotly figure as
+plain data.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,8 @@ from typing import Any
 Figure = dict[str, Any]
 """A plotly trace, layout or figure: JSON that a page's script draws."""
 
-# Okabe-Ito hues, shifted so that each reads on white and on near-black; dashes and shapes repeat what colour says.
+# Okabe-Ito hues, shifted so that each reads on white and on near-black; dashes and shapes repeat
+# what colour says.
 COLOURS = ("#d9730d", "#0a9a72", "#2b83c6", "#c2659a", "#a8891a", "#7d6fd0")
 DASHES = ("dash", "dot", "solid", "dashdot", "longdash", "longdashdot")
 GREY = "#808080"

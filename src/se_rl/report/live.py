@@ -1,4 +1,6 @@
-"""A run as it happens: a live table in a terminal, one plain line per finished design and iteration when piped."""
+"""A run as it happens: a live table in a terminal, one plain line per finished design and iteration
+when piped.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ALWAYS_SAID = ("run_started", "finished")
 
 
 class LiveRun:
-    """Shows a run's events on stderr (or `console`); nothing when quiet. An error of drawing is no error of the run."""
+    """Shows a run's events on stderr (or `console`); nothing when quiet. An error of drawing is no
+    error of the run.
+    """
 
     def __init__(
         self, *, quiet: bool = False, title: str = "", console: Console | None = None
@@ -139,7 +143,9 @@ class LiveRun:
         ).start()
 
     def _tick(self, live: Live) -> None:
-        """Keep the clock going while a training takes its time; our own thread, so that its errors are ours too."""
+        """Keep the clock going while a training takes its time; our own thread, so that its errors
+        are ours too.
+        """
         while not self._over.wait(REFRESH_SECONDS):
             self._safely(live.refresh)
 

@@ -1,4 +1,6 @@
-"""Numbers as people read them in a terminal: fixed decimals, a sign on differences, a dash for what is undefined."""
+"""Numbers as people read them in a terminal: fixed decimals, a sign on differences, a dash for what
+is undefined.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""One way to make a page: a template, our style and plotly.js in a single file that asks the network for nothing."""
+"""One way to make a page: a template, our style and plotly.js in a single file that asks the
+network for nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ def render(
     tests: Mapping[str, Callable[..., bool]] | None = None,
     **context: Any,
 ) -> str:
-    """The template beside this file with everything from outside escaped; `css` and `plotly_js` are given to it."""
+    """The template beside this file with everything from outside escaped; `css` and `plotly_js` are
+    given to it.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
     from plotly.offline import get_plotlyjs

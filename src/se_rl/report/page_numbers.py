@@ -1,4 +1,6 @@
-"""Numbers as a page shows them: true minus signs, a sign on differences, a dash for what is undefined."""
+"""Numbers as a page shows them: true minus signs, a sign on differences, a dash for what is
+undefined.
+"""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ PALE = {"showlegend": False, "opacity": 0.3, "hoverinfo": "skip"}
 
 
 def replay(execution: Mapping[str, Any]) -> Figure:
-    """The whole order in pale lines and again in bright ones, which the page cuts at the slider's minute."""
+    """The whole order in pale lines and again in bright ones, which the page cuts at the slider's
+    minute.
+    """
     minutes = execution["minutes"]
     whole = sum(execution["fills"]) or 1.0
     fills = _percent(execution["fills"], whole)

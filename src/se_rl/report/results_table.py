@@ -1,4 +1,6 @@
-"""The end of `se-rl run` in the terminal: the verdict, the tables of methods, and what stands behind them."""
+"""The end of `se-rl run` in the terminal: the verdict, the tables of methods, and what stands
+behind them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The charts of a run's page beside the search: how the best design learned, its impact, the designer's progress."""
+"""The charts of a run's page beside the search: how the best design learned, its impact, the
+designer's progress.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ Points = Sequence[tuple[float, float | None]]
 
 
 def training(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
-    """How one training went: the weights of the two worlds, and each world's mean reward, over work."""
+    """How one training went: the weights of the two worlds, and each world's mean reward, over
+    work.
+    """
     if not rows:
         return []
     series = {}
@@ -90,7 +94,9 @@ def impact(dynamic: Mapping[str, Mapping[str, SimulatedRow]]) -> list[Figure]:
 
 
 def progress(iterations: Sequence[IterationSummary]) -> list[Figure]:
-    """The designer by outer iteration: how much of what it writes is valid and new, and what it gains over the parent."""
+    """The designer by outer iteration: how much of what it writes is valid and new, and what it
+    gains over the parent.
+    """
     if not iterations:
         return []
     steps = [row.iteration for row in iterations]
@@ -169,11 +175,11 @@ def _curves(
     """Lines over work; a series without any value is left out."""
     traces = []
     for place, (name, points) in enumerate(series.items()):
-        values = [value for _, value in points]
-        if all(value is None for value in values):
+        x, values = zip(*points, strict=True)
+        if not any(value is not None for value in values):
             continue
         look = {"color": COLOURS[2 - 2 * place], "dash": DASHES[2 - 2 * place], "width": 2}
-        trace = lines(name, [x for x, _ in points], values, line=look)
+        trace = lines(name, x, values, line=look)
         traces.append(trace | {"mode": mode})
     layout = {"height": 300, "xaxis": axis("work units"), "yaxis": axis(y)}
     return figure(traces, layout, title=title, summary=summary)

@@ -1,4 +1,6 @@
-"""What a run's archive says of its designs: how each ended, how it stands, where it came from, how it differs."""
+"""What a run's archive says of its designs: how each ended, how it stands, where it came from, how
+it differs.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,8 @@ class Design:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Everything of a run's folder that the page needs; `results` is None while the run is under way.
+    """Everything of a run's folder that the page needs; `results` is None while the run is under
+    way.
 
     `events` are by kind, `instructions` the texts by id, `best` is the id of the best design.
     """
@@ -90,7 +93,9 @@ class RunRecord:
         return next((design for design in self.designs if design.candidate.id == name), None)
 
     def text(self, sha: str) -> str | None:
-        """A stored text; None where the file is lost or damaged, which must not cost the rest of the page."""
+        """A stored text; None where the file is lost or damaged, which must not cost the rest of
+        the page.
+        """
         if not sha or not self.archive.has_blob(sha):
             return None
         return self.archive.blob(sha).decode(errors="replace")

@@ -1,4 +1,6 @@
-"""The evidence on a run's page below its charts: the designs in words, differences, failures, cost and origin."""
+"""The evidence on a run's page below its charts: the designs in words, differences, failures, cost
+and origin.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ class FailureRow:
 
 
 def panels(run: RunRecord, prompts: Mapping[str, str]) -> Mapping[str, Any]:
-    """What a click on a design shows, as data for the page's script; texts that many share stand once."""
+    """What a click on a design shows, as data for the page's script; texts that many share stand
+    once.
+    """
     first: dict[str, int] = {}
     hashes: set[str] = set()
     for design in run.designs:
@@ -168,7 +172,9 @@ def curve(run: RunRecord) -> Sequence[Mapping[str, Any]]:
 
 
 def executions(run: RunRecord) -> Mapping[str, Mapping[str, Any]]:
-    """The recorded orders to replay: those of the best design where there are any, the latest of each kind."""
+    """The recorded orders to replay: those of the best design where there are any, the latest of
+    each kind.
+    """
     payloads = [event.payload for event in run.events.get("execution", [])]
     own = [payload for payload in payloads if payload["candidate"] == run.best] or payloads
     found = {}
@@ -193,7 +199,9 @@ def credits(run: RunRecord) -> Sequence[CreditRow]:
 
 
 def failures(run: RunRecord) -> Sequence[FailureRow]:
-    """Why designs did not count, the commonest first; numbers in a reason do not make it another one."""
+    """Why designs did not count, the commonest first; numbers in a reason do not make it another
+    one.
+    """
     found: dict[tuple[str, str], list[Design]] = defaultdict(list)
     for design in run.designs:
         is_dropped = design.state in ("scored", "waiting") and design.reason

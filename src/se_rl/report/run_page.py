@@ -1,7 +1,9 @@
-"""A run as one HTML page: a verdict for 30 seconds, the evidence for 10 minutes; rewritten after each outer iteration.
+"""A run as one HTML page: a verdict for 30 seconds, the evidence for 10 minutes; rewritten after
+each outer iteration.
 
-Only the run's folder is read. Before the run has ended there is no `results.json`, and the page says what is known so far.
-The page asks the network for nothing, and what a model wrote reaches it as text alone.
+Only the run's folder is read. Before the run has ended there is no `results.json`, and the page
+says what is known so far. The page asks the network for nothing, and what a model wrote reaches it
+as text alone.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ UNLOCKED = ("none", "weak", "unsafe")
 
 
 def run_page(folder: Path) -> str:
-    """The page of the run in `folder`, from its archive and, where the run has ended, its results."""
+    """The page of the run in `folder`, from its archive and, where the run has ended,
+    its results.
+    """
     place = RunFolder(folder)
     try:
         results = read_results(place.results)

@@ -1,4 +1,6 @@
-"""The verdict of a run in words: what the sealed test shows, or what validation says while the run is under way."""
+"""The verdict of a run in words: what the sealed test shows, or what validation says while the run
+is under way.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`se-rl show RUN DESIGN`: one design with its lineage, its scores, the words that made it, and its source."""
+"""`se-rl show RUN DESIGN`: one design with its lineage, its scores, the words that made it, and its
+source.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ TRAINING_COLUMNS = ("rung, seed", "over default", "scores over TWAP, bps", "work
 
 @dataclass(frozen=True)
 class TrainingRow:
-    """One training of a design; `over_default` is its score over the default's training of the same seed."""
+    """One training of a design; `over_default` is its score over the default's training of the same
+    seed.
+    """
 
     rung: int
     seed: int
@@ -44,7 +48,9 @@ class TrainingRow:
 
 @dataclass(frozen=True)
 class DesignView:
-    """A design with everything that led to it; `rungs` holds its standing at every rung by number."""
+    """A design with everything that led to it; `rungs` holds its standing at every
+    rung by number.
+    """
 
     row: DesignRow
     folder: str

@@ -1,4 +1,6 @@
-"""`se-rl show RUN`: a run at a glance, where it stands, its best design, and every design by score."""
+"""`se-rl show RUN`: a run at a glance, where it stands, its best design, and every
+design by score.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class CallTotals:
 
 @dataclass(frozen=True)
 class RunGlance:
-    """A run at a glance; `designs` are sorted by score, `iterations` is None before the run has started."""
+    """A run at a glance; `designs` are sorted by score, `iterations` is None before the run has
+    started.
+    """
 
     folder: str
     status: str

@@ -1,4 +1,6 @@
-"""What has happened in a run so far: each event changes the story and gives the lines that report it."""
+"""What has happened in a run so far: each event changes the story and gives the lines that report
+it.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,11 @@ Payload = Mapping[str, Any]
 
 
 class Story:
-    """The run as people follow it: designs with their latest news, who leads, and how the designer does.
+    """The run as people follow it: designs with their latest news, who leads, and how the designer
+    does.
 
-    `rows` are by name, the one with the latest news last. Texts are "" as long as there is nothing to say.
+    `rows` are by name, the one with the latest news last. Texts are "" as long as there is nothing
+    to say.
     """
 
     def __init__(self) -> None:
@@ -108,7 +112,9 @@ class Story:
         return self._news(name, row)
 
     def _stands(self, payload: Payload, stored: bool) -> str:
-        """The score and error that the search stored; one that only its error changed is said in one line with others."""
+        """The score and error that the search stored; one that only its error changed is said in
+        one line with others.
+        """
         name, rung = str(payload.get("candidate", "?")), payload.get("rung")
         row = self._row(name)
         if row.operator == DEFAULT or rung is None or (row.rung or 0) > rung:
@@ -180,7 +186,9 @@ class Story:
         return self.rows.get(name, blank_row(name))
 
     def _news(self, place: str, row: DesignRow) -> str:
-        """Move a design's row to the end; a line where it reads differently from what was last said."""
+        """Move a design's row to the end; a line where it reads differently from what was last
+        said.
+        """
         self.rows.pop(place, None)
         self.rows[place] = row
         line = design_line(row)

@@ -1,4 +1,6 @@
-"""A run for TensorBoard: scores by design and iteration, and the training curves of the designs that were trained longer."""
+"""A run for TensorBoard: scores by design and iteration, and the training curves of the designs
+that were trained longer.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from se_rl.records.run_folder import RunFolder
 
 
 def write_tensorboard(run: Path, folder: Path) -> int:
-    """Write event files and return how many numbers went into them; needs the extra `tensorboard`."""
+    """Write event files and return how many numbers went into them; needs the extra
+    `tensorboard`.
+    """
     try:
         from tensorboard.summary import Writer
     except ImportError:

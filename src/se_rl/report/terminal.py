@@ -1,4 +1,6 @@
-"""What commands share in the terminal: progress on stderr, and plain tables of records, benchmarks and the market card."""
+"""What commands share in the terminal: progress on stderr, and plain tables of records, benchmarks
+and the market card.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from se_rl.report.numbers import number
 
 @contextmanager
 def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
-    """Show what is being done, on stderr: a spinner in a terminal, one line per stage when piped."""
+    """Show what is being done, on stderr: a spinner in a terminal, one line per stage
+    when piped.
+    """
     console = Console(stderr=True)
     if quiet:
         yield lambda _: None
@@ -64,7 +68,9 @@ def print_bench(result: Mapping[str, Any]) -> None:
 
 
 def print_card(card: Mapping[str, Any]) -> None:
-    """The realism card: each fact beside its band, then the tests and the best constant policies."""
+    """The realism card: each fact beside its band, then the tests and the best
+    constant policies.
+    """
     console = stdout_console(piped_width=120)
     passed = f"{card['passed']} of {len(card['facts'])} facts in their bands"
     table = Table(title=f"Simulated market: {passed}", title_justify="left")

@@ -1,4 +1,6 @@
-"""Runs side by side: arms over their seeds, with intervals, and the test that corrects for having looked at several."""
+"""Runs side by side: arms over their seeds, with intervals, and the test that corrects for having
+looked at several.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One run of a comparison; `simulated_over_default` is by order size, `by_day` holds the means of the test days."""
+    """One run of a comparison; `simulated_over_default` is by order size, `by_day` holds the means
+    of the test days.
+    """
 
     name: str
     arm: str
@@ -66,7 +70,9 @@ class ComparedRun:
 
 @dataclass(frozen=True)
 class ArmResult:
-    """An arm over its seeds: the mean gain over the default with the errors of days and of runs together."""
+    """An arm over its seeds: the mean gain over the default with the errors of days and of runs
+    together.
+    """
 
     arm: str
     runs: int
@@ -115,7 +121,9 @@ def arm_of(config: Mapping[str, Any]) -> str:
 
 
 def compare(places: Sequence[Path]) -> Comparison:
-    """Finished runs on the same data: each one, the arms over their seeds, paired differences by test day, and SPA."""
+    """Finished runs on the same data: each one, the arms over their seeds, paired differences by
+    test day, and SPA.
+    """
     _refuse_twice(places)
     results = [read_results(RunFolder(place).results) for place in places]
     _require_same_data(results, places)
@@ -184,7 +192,9 @@ def _mean_by_day(rows: Sequence[ComparedRun]) -> Array:
 
 
 def _arm_result(arm: str, rows: Sequence[ComparedRun]) -> ArmResult:
-    """An arm over its seeds; three searches that found the same design had one chance, not three."""
+    """An arm over its seeds; three searches that found the same design had one
+    chance, not three.
+    """
     values = np.array([row.over_default.mean for row in rows])
     ours = [np.array(row.by_day[OURS]) for row in rows]
     strong = [np.array(row.by_day[STRONG]) for row in rows]

@@ -1,6 +1,8 @@
-"""What may be said after a search: the gain on the sealed test days with its doubts, and the verdict in one sentence.
+"""What may be said after a search: the gain on the sealed test days with its doubts, and the
+verdict in one sentence.
 
-The tables themselves are made in core, which hands them in: classical strategies are no part of scoring.
+The tables themselves are made in core, which hands them in: classical strategies are no part of
+scoring.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from se_rl.scoring.statistics import (
 
 
 def final_metrics(methods: Mapping[str, MethodRow], *, is_default: bool) -> FinalMetrics:
-    """Our row of the test days, and what it gains over the default PPO: exactly nothing where it is the default."""
+    """Our row of the test days, and what it gains over the default PPO: exactly nothing where it is
+    the default.
+    """
     ours, strong = methods[OURS], methods[STRONG]
     return FinalMetrics(
         PA=ours.PA,
@@ -55,7 +59,8 @@ def final_metrics(methods: Mapping[str, MethodRow], *, is_default: bool) -> Fina
 
 
 def over(ours: Sequence[Array], theirs: Sequence[Array], dates: npt.NDArray[np.integer]) -> Gain:
-    """What trainings of one design gain per order over another's, seed by seed, with the errors of days and of seeds.
+    """What trainings of one design gain per order over another's, seed by seed, with the errors of
+    days and of seeds.
 
     The error of days alone would describe these very policies: a lucky training, not a design.
     """
@@ -75,7 +80,9 @@ def over(ours: Sequence[Array], theirs: Sequence[Array], dates: npt.NDArray[np.i
 
 
 def selection(ladder: Ladder, champion: str, *, proposed: int) -> Selection:
-    """What the choice among so many designs must be held against, on the validation days that the search saw."""
+    """What the choice among so many designs must be held against, on the validation days that the
+    search saw.
+    """
     columns, default = _scores_by_day(ladder)
     over_twap = over_default = hurdle = float("nan")
     if columns and default is not None:
@@ -115,13 +122,17 @@ def _scores_by_day(ladder: Ladder) -> tuple[list[Array], Array | None]:
 
 
 def _spa(benchmark: Array, columns: Sequence[Array]) -> float:
-    """SPA among the designs that do differ from the benchmark: rounding errors have no variance to studentise by."""
+    """SPA among the designs that do differ from the benchmark: rounding errors have no variance to
+    studentise by.
+    """
     unlike = [column for column in columns if not np.allclose(column, benchmark)]
     return spa_p_value(benchmark, np.stack(unlike, axis=1)) if unlike else 1.0
 
 
 def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, ...]:
-    """How the finalists stood at every rung: learning speed at the first two, what is left of it at the last."""
+    """How the finalists stood at every rung: learning speed at the first two, what is left of it at
+    the last.
+    """
     rows = []
     for name in names:
         last = ladder.standings[name, ladder.rungs.last.index]
@@ -143,7 +154,9 @@ def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, 
 
 
 def learning(ladder: Ladder, name: str) -> LearningCurve:
-    """Gain over TWAP at each budget, of a design and of the default: the score's own weights, all seeds."""
+    """Gain over TWAP at each budget, of a design and of the default: the score's own weights, all
+    seeds.
+    """
     rungs = [rung for rung in ladder.rungs if (name, rung.index) in ladder.evaluations]
     return LearningCurve(
         work=tuple(rung.work for rung in rungs),
