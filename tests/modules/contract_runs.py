@@ -16,6 +16,7 @@ from se_rl.modules.contracts import (
     NETWORK_CONSTANTS,
     REWARD_FIELDS,
 )
+from se_rl.modules.dropout import without_dropout
 
 OBS, AGENTS = len(OBSERVATION_FIELDS), 3
 
@@ -58,7 +59,7 @@ def run_reward(reward: Callable[[Any], Tensor]) -> None:
 def run_network(network: Any) -> None:
     history = int(getattr(network, "history", NETWORK_CONSTANTS["history"].default))
     torch.manual_seed(0)
-    live = network(OBS, history)
+    live = without_dropout(network(OBS, history))
     obs = torch.rand(8, history, OBS)
     features = live(obs)
     assert features.shape == (8, live.feature_dim) and live.feature_dim <= LIMITS.feature_dim
@@ -73,7 +74,7 @@ def run_network(network: Any) -> None:
 def run_communication(communication: Any) -> None:
     torch.manual_seed(0)
     for agents in (1, AGENTS):
-        live = communication(agents, LIMITS.message_size)
+        live = without_dropout(communication(agents, LIMITS.message_size))
         messages = torch.rand(5, agents, LIMITS.message_size) * 2.0 - 1.0
         inbox = live(messages)
         assert inbox.shape == messages.shape and torch.isfinite(inbox).all()

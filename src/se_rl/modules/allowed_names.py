@@ -47,7 +47,8 @@ REFUSED_ATTRIBUTES = (
         "format_map tofile dump dumps ctypes storage typed_storage untyped_storage data_ptr "
         "storage_offset as_strided as_strided_ as_strided_copy as_strided_scatter set_ resize_ "
         "resize_as_ share_memory share_memory_ pin_memory record_stream from_file memmap compile "
-        "backward mro with_traceback getfield setfield setflags byteswap _evaluate"
+        "backward mro with_traceback getfield setfield setflags byteswap _evaluate fget fset fdel "
+        "obj register grad_fn set_submodule attrname"
     )
     | _interpreter_attributes()
 )
@@ -59,10 +60,22 @@ REFUSED_NAMES = REFUSED_ATTRIBUTES | words(
     "frombuffer from_dlpack fromstring test info show_config show_runtime get_include seterr "
     "seterrcall setbufsize set_printoptions printoptions errstate nditer nested_iters "
     "DataParallel get_type_hints ForwardRef evaluate_forward_ref make_dataclass update_wrapper "
-    "wraps singledispatch singledispatchmethod empty_strided empty_permuted"
+    "wraps singledispatch singledispatchmethod empty_strided empty_permuted ParameterDict "
+    "sctypeDict typecodes"
 )
 """Public names of the importable modules that touch files, memory, strings of code or the state of
 a library."""
+
+ONLY = {
+    "dataclasses": words("dataclass field"),
+    "functools": words("partial reduce lru_cache cache cached_property cmp_to_key"),
+    "collections": words("OrderedDict defaultdict deque Counter namedtuple ChainMap"),
+    "typing": words(
+        "Any Callable ClassVar Deque DefaultDict Dict Final FrozenSet Generator Iterable Iterator "
+        "List Literal Mapping NamedTuple Optional Protocol Sequence Set Tuple Type Union"
+    ),
+}
+"""Modules of which only a few names are of use: the rest takes objects apart by name."""
 
 TORCH_EXTRAS = words(
     "Tensor Size Generator device dtype finfo iinfo inf nan pi e newaxis no_grad enable_grad "
@@ -95,8 +108,8 @@ def _names_for_users(module: Any) -> set[str]:
         return names | functions | TORCH_EXTRAS
     if module.__name__.startswith("torch"):
         return {name for name in dir(module) if _is_of_torch(getattr(module, name))}
-    if module.__name__ == "typing":
-        return {name for name in module.__all__ if name[0].isupper()} - {"ForwardRef"}
+    if module.__name__ in ONLY:
+        return set(ONLY[module.__name__])
     return set(getattr(module, "__all__", dir(module)))
 
 

@@ -6,7 +6,9 @@ keeps well-meant modules within their contract; it stops no attacker, the operat
 
 from __future__ import annotations
 
+import ast
 import builtins
+import types
 from collections.abc import Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from se_rl.modules.allowed_names import IMPORTS, PREIMPORTED, SAFE_BUILTINS
 from se_rl.modules.errors import ModuleError, one_line
 from se_rl.modules.kinds import KINDS
+from se_rl.modules.static_check.scopes import methods_of
 
 if TYPE_CHECKING:
     from se_rl.modules.defaults import Modules
@@ -29,7 +32,7 @@ def load_module(source: str, code_type: str) -> Any:
     for alias, module in PREIMPORTED.items():
         namespace[alias] = import_module(module)
     try:
-        exec(compile(source, f"<{code_type}>", "exec", dont_inherit=True), namespace)
+        exec(_compiled(source, f"<{code_type}>"), namespace)
     except Exception as error:
         raise ModuleError(one_line(error, code_type)) from error
     entry = namespace.get(contract.entry)
@@ -52,10 +55,53 @@ def load_design(sources: Mapping[str, str]) -> Modules:
     return Modules(**parts)
 
 
+def _compiled(source: str, file_name: str) -> types.CodeType:
+    """The code of a source. A method that sets or reads state of its own first asks whose `self` it
+    has: called with a class or an object of others it would change them."""
+    tree = ast.parse(source, file_name)
+    for method in methods_of(tree):
+        first = (method.args.posonlyargs + method.args.args)[:1]
+        if not (first and first[0].arg == "self" and _keeps_state(method)):
+            continue
+        asked = ast.parse("__check_self__(self, __class__)").body[0]
+        for node in ast.walk(asked):
+            ast.copy_location(node, method)
+        method.body.insert(0 if ast.get_docstring(method, clean=False) is None else 1, asked)
+    return compile(tree, file_name, "exec", dont_inherit=True)
+
+
+def _keeps_state(method: ast.FunctionDef) -> bool:
+    """Whether a method sets an attribute of self or uses a private one."""
+    for node in ast.walk(method):
+        is_attribute = isinstance(node, ast.Attribute)
+        if is_attribute and (isinstance(node.ctx, ast.Store) or node.attr.startswith("_")):
+            return True
+    return False
+
+
+def _check_self(given: object, own: type) -> None:
+    """What a method's guard calls."""
+    if not isinstance(given, own):
+        raise TypeError(
+            f"a method of {own.__name__} was called on {type(given).__name__}; call it on an"
+            f" object of {own.__name__}"
+        )
+
+
+def _print(*values: object, **options: object) -> None:
+    """What `print` is in a module: nobody reads its output."""
+
+
 def _builtins() -> dict[str, Any]:
     """The builtins that a module finds."""
     safe = {name: getattr(builtins, name) for name in SAFE_BUILTINS}
-    return {**safe, "__build_class__": builtins.__build_class__, "__import__": _import}
+    return {
+        **safe,
+        "print": _print,
+        "__check_self__": _check_self,
+        "__build_class__": builtins.__build_class__,
+        "__import__": _import,
+    }
 
 
 def _import(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from se_rl.modules.contracts import LIMITS
+from se_rl.modules.dropout import without_dropout
 from se_rl.modules.errors import ModuleError, need, one_line
 from se_rl.modules.kinds.kind import BEHAVIOUR, Floats, ModuleKind
 
@@ -113,7 +114,8 @@ class ModuleProbe:
         need(
             torch.equal(values, run(rows, what)),
             f"{self.name} gives other values when called again with the same rows; use no counters,"
-            " clocks, hashes of objects or random numbers (no dropout)",
+            " clocks, hashes of objects or random numbers (no F.dropout; an nn.Dropout in __init__"
+            " is switched off)",
         )
         for edge_name, edge in edges.items():
             run(edge, edge_name)
@@ -151,7 +153,11 @@ class ModuleProbe:
 
     def build(self, factory: Callable[..., Any], *sizes: int) -> nn.Module:
         """A live network or communication of allowed size."""
-        live = self.attempt(factory, *sizes, what=f"{self.name.split('.')[0]}{sizes}")
+
+        def make() -> nn.Module:
+            return without_dropout(factory(*sizes))
+
+        live: nn.Module = self.attempt(make, what=f"{self.name.split('.')[0]}{sizes}")
         parameters = list(live.parameters())
         most = LIMITS.parameters
         need(

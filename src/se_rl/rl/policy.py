@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from se_rl.modules.defaults import Modules
+from se_rl.modules.dropout import without_dropout
 
 MAX_OFFSET_TICKS = 20.0
 
@@ -75,7 +76,9 @@ class Policy(nn.Module):
         self.agents = agents
         self.observation_size = observation_size
         self.message_size = message_size if agents > 1 else 0
-        self.network = modules.network(observation_size + self.message_size, self.history)
+        self.network = without_dropout(
+            modules.network(observation_size + self.message_size, self.history)
+        )
         width = int(self.network.feature_dim)  # type: ignore[arg-type]
         self.heads = nn.Linear(width, actions + 1)
         with torch.no_grad():  # start at the neutral schedule, with a value of 0
@@ -86,7 +89,8 @@ class Policy(nn.Module):
         self.log_std = nn.Parameter(torch.full((actions,), log_std))
         if self.message_size:
             self.speak = nn.Linear(width, self.message_size)
-            self.communication = modules.communication(agents, self.message_size)
+            talk = modules.communication(agents, self.message_size)
+            self.communication = without_dropout(talk)
 
     @property
     def shape(self) -> dict[str, int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from se_rl.modules.errors import SourceRefused
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.static_check.entry import check_entry, check_top_level
+from se_rl.modules.static_check.objects import ObjectRules
 from se_rl.modules.static_check.reading import read_source
 from se_rl.modules.static_check.walk import SourceWalk
 
@@ -32,6 +33,7 @@ def check_source(source: str | bytes, code_type: str) -> Problem | None:
         walk = SourceWalk(tree, kind)
         check_top_level(tree)
         walk.visit(tree)
+        ObjectRules(tree, walk.library_name).check()
         check_entry(tree, kind)
     except SourceRefused as refused:
         return Problem("static", str(refused))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
+from se_rl.modules.allowed_names import words
 from se_rl.modules.errors import SourceRefused
 from se_rl.modules.kinds.kind import ModuleKind
+from se_rl.modules.static_check.scopes import names_of_scope
+from se_rl.modules.static_check.syntax import RANDOM
 
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 _CONSTANT_PARTS = (
@@ -19,16 +22,31 @@ _CONSTANT_PARTS = (
     ast.Set,
     ast.Name,
     ast.Attribute,
+    ast.Subscript,
+    ast.Slice,
+    ast.Call,
+    ast.keyword,
+    ast.Starred,
+    ast.ListComp,
+    ast.DictComp,
+    ast.SetComp,
+    ast.GeneratorExp,
+    ast.comprehension,
     ast.operator,
     ast.unaryop,
     ast.expr_context,
 )
+_MAKERS = words(
+    "abs bool dict enumerate float frozenset int len list max min range round set sorted sum tuple"
+    " zip"
+)
+"""Builtins that a constant may be made with."""
 
 
 def check_top_level(tree: ast.Module) -> None:
     """Only imports, constants, functions and classes."""
     for node in tree.body:
-        if isinstance(node, _DEFINITIONS) or _is_text(node) or _is_constant(node):
+        if isinstance(node, _DEFINITIONS) or _is_text(node) or is_constant(node, tree):
             continue
         raise SourceRefused(
             node.lineno,
@@ -41,8 +59,9 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _is_constant(node: ast.stmt) -> bool:
-    """An assignment to plain names of a value that calls nothing."""
+def is_constant(node: ast.stmt, tree: ast.Module) -> bool:
+    """An assignment to plain names of numbers, lambdas, layers and the like: it calls nothing but
+    a library's functions and a few builtins, and draws nothing."""
     if not isinstance(node, ast.Assign | ast.AnnAssign):
         return False
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
@@ -50,7 +69,41 @@ def _is_constant(node: ast.stmt) -> bool:
         return False
     if node.value is None:
         return True
-    return all(isinstance(part, _CONSTANT_PARTS) for part in ast.walk(node.value))
+    own = names_of_scope(tree.body)
+    imported = _imported(tree)
+    queue: list[ast.AST] = [node.value]
+    while queue:
+        part = queue.pop()
+        if isinstance(part, ast.Lambda):
+            continue  # it runs later, if at all
+        if not isinstance(part, _CONSTANT_PARTS):
+            return False
+        if isinstance(part, ast.Call) and not _makes_constants(part.func, own, imported):
+            return False
+        queue.extend(ast.iter_child_nodes(part))
+    return True
+
+
+def _imported(tree: ast.Module) -> set[str]:
+    """Names that a source imports at its top, those of random draws left out."""
+    names: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            kept = [alias for alias in node.names if alias.name not in RANDOM]
+            names.update(alias.asname or alias.name for alias in kept)
+    return names
+
+
+def _makes_constants(function: ast.expr, own: set[str], imported: set[str]) -> bool:
+    """Whether a call at the top level is of a library's function or a plain builtin."""
+    if isinstance(function, ast.Name):
+        return function.id in (_MAKERS | imported) - own
+    root = function
+    while isinstance(root, ast.Attribute):
+        if root.attr in RANDOM:
+            return False
+        root = root.value
+    return isinstance(function, ast.Attribute) and isinstance(root, ast.Name) and root.id not in own
 
 
 def check_entry(tree: ast.Module, kind: ModuleKind) -> None:

@@ -31,10 +31,10 @@ def bound_names(nodes: Iterable[ast.AST]) -> Iterator[str]:
 
 def names_of_scope(body: Sequence[ast.AST]) -> set[str]:
     """Names that a function's body binds in its own scope."""
-    return set(bound_names(_own_nodes(body)))
+    return set(bound_names(own_nodes(body)))
 
 
-def _own_nodes(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
+def own_nodes(body: Sequence[ast.AST]) -> Iterator[ast.AST]:
     """The nodes of a function that bind names in its own scope: not those of what is nested."""
     queue: list[ast.AST] = list(body)
     while queue:

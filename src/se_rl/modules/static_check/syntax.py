@@ -53,20 +53,29 @@ RANDOM = words(
 
 def check_dunder(name: str, line: int) -> None:
     """Of the names with double underscores only the usual ones of a class."""
-    if name.startswith("__") and name.endswith("__") and name not in ALLOWED_DUNDERS:
+    if is_dunder(name) and name not in ALLOWED_DUNDERS:
         allowed = ", ".join(sorted(ALLOWED_DUNDERS))
         raise SourceRefused(line, f"{name} is not allowed; of such names use only {allowed}")
 
 
+def is_dunder(name: str) -> bool:
+    """Whether a name has double underscores at both ends."""
+    return name.startswith("__") and name.endswith("__")
+
+
 def is_plain_format(owner: ast.expr) -> bool:
-    """Whether `format` is called on a text whose fields reach no attribute and no item."""
+    """Whether `format` is called on a text whose fields reach no attribute and no item, and whose
+    format specifications hold no fields themselves."""
     if not (isinstance(owner, ast.Constant) and isinstance(owner.value, str)):
         return False
     try:
-        fields = [field or "" for _, field, _, _ in string.Formatter().parse(owner.value)]
+        fields = list(string.Formatter().parse(owner.value))
     except ValueError:
         return False
-    return not any("." in field or "[" in field for field in fields)
+    for _, field, specification, _ in fields:
+        if "." in (field or "") or "[" in (field or "") or "{" in (specification or ""):
+            return False
+    return True
 
 
 @lru_cache
@@ -79,11 +88,9 @@ def module_internals() -> frozenset[str]:
 
 
 @lru_cache
-def library_methods() -> frozenset[str]:
-    """Methods of layers and tensors: setting one on a class would change it for everybody."""
-    from torch import Tensor, nn
+def module_names() -> frozenset[str]:
+    """Public attributes of nn.Module: no class of a source replaces them, forward aside."""
+    from torch import nn
 
-    names: set[str] = set()
-    for owner in (nn.Module, Tensor):
-        names.update(name for name in dir(owner) if callable(getattr(owner, name, None)))
-    return frozenset(names)
+    names = [*dir(nn.Module), *vars(nn.Module())]
+    return frozenset(name for name in names if not name.startswith("_"))

@@ -30,7 +30,6 @@ from se_rl.modules.static_check.syntax import (
     REFUSED_NODES,
     check_dunder,
     is_plain_format,
-    library_methods,
     module_internals,
 )
 
@@ -41,6 +40,7 @@ class SourceWalk(ast.NodeVisitor):
     def __init__(self, tree: ast.Module, kind: ModuleKind) -> None:
         self.kind = kind
         self.modules = dict(PREIMPORTED)
+        self.taken: dict[str, str] = {}
         self.scopes: list[set[str]] = []
         self.stored = frozenset(bound_names(ast.walk(tree)))
         self.bound = set(self.stored)
@@ -78,12 +78,24 @@ class SourceWalk(ast.NodeVisitor):
             # a name stands for one thing only: the same module each time, or no module at all
             wanted = module if is_module else None
             taken = self.modules.setdefault(name, module) if wanted else self.modules.get(name)
-            if taken != wanted or name.startswith("__") or (inside and name in self.stored):
+            reserved = name.startswith("__") or name in ("self", "cls")
+            if taken != wanted or reserved or (inside and name in self.stored):
                 raise SourceRefused(
                     node.lineno,
                     f"the name {name} already stands for something; import under another name",
                 )
             self.bound.add(name)
+            if package in IMPORTS and not is_module:
+                self.taken[name] = f"{package}.{alias.name}"
+
+    def library_name(self, node: ast.expr) -> str | None:
+        """The dotted name of what an expression takes from a library, wherever it stands."""
+        if isinstance(node, ast.Name):
+            return self.modules.get(node.id) or self.taken.get(node.id)
+        if not isinstance(node, ast.Attribute):
+            return None
+        base = self.library_name(node.value)
+        return f"{base}.{node.attr}" if base else None
 
     def _is_local(self, name: str) -> bool:
         return any(name in scope for scope in self.scopes)
@@ -118,15 +130,6 @@ class SourceWalk(ast.NodeVisitor):
         for child in ast.iter_child_nodes(node.args):
             if isinstance(child, ast.arg):
                 names.add(child.arg)
-        misused = {"self", "cls"} & names
-        if node in self.methods:
-            arguments = node.args.posonlyargs + node.args.args
-            misused -= {argument.arg for argument in arguments[:1]}
-        if misused:
-            raise SourceRefused(
-                node.lineno,
-                f"only a method's first argument may be called {misused.pop()}; use another name",
-            )
         self.scopes.append(names)
         for statement in body:
             self.visit(statement)
@@ -153,12 +156,8 @@ class SourceWalk(ast.NodeVisitor):
             raise SourceRefused(
                 node.lineno, f"{name} stands for the module {self.modules[name]}; {what}"
             )
-        if name not in NEVER and (name in SAFE_BUILTINS - {"type"} or name in self.bound):
+        if name not in NEVER and (name in SAFE_BUILTINS or name in self.bound):
             return
-        if name == "type":
-            raise SourceRefused(
-                node.lineno, "type may only be asked for one object's type; write a class statement"
-            )
         if hasattr(builtins, name):
             raise SourceRefused(
                 node.lineno, f"{name} is not allowed; write it with torch, or plainly without it"
@@ -203,28 +202,12 @@ class SourceWalk(ast.NodeVisitor):
                 node.lineno,
                 "format is only allowed on a text with plain {} fields; use an f-string",
             )
-        if not isinstance(node.ctx, ast.Load) and not self._may_be_set(node):
-            raise SourceRefused(
-                node.lineno,
-                f"{ast.unparse(node)} may not be set or deleted here; keep state in self",
-            )
 
     def _is_own(self, node: ast.Attribute) -> bool:
         """Whether it is an attribute that the source's own class has."""
         owner = node.value
         of_self = isinstance(owner, ast.Name) and owner.id in ("self", "cls")
         return of_self and node.attr in self.own_names and node.attr not in module_internals()
-
-    def _may_be_set(self, node: ast.Attribute) -> bool:
-        """On self always; on another local object unless it is a method of a library."""
-        root = node.value
-        while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
-            root = root.func if isinstance(root, ast.Call) else root.value
-        if isinstance(node.ctx, ast.Del) or not isinstance(root, ast.Name):
-            return False
-        if not self._is_local(root.id):
-            return False
-        return root.id == "self" or node.attr not in library_methods()
 
     def visit_Call(self, node: ast.Call) -> None:
         """A call: random numbers as the kind allows, no new types, no generator of its own."""
@@ -234,13 +217,7 @@ class SourceWalk(ast.NodeVisitor):
             raise SourceRefused(node.lineno, "do not make a Generator; use the one handed in")
         if self._draws(function, name):
             self._check_draw(node, name)
-        if isinstance(function, ast.Call) and getattr(function.func, "id", "") == "type":
-            raise SourceRefused(
-                node.lineno, "a type may not be called through type(...); write a class statement"
-            )
-        asks_type = name == "type" and not isinstance(function, ast.Attribute)
-        if not (asks_type and len(node.args) == 1 and not node.keywords):
-            self.visit(function)
+        self.visit(function)
         for child in [*node.args, *node.keywords]:
             self.visit(child)
 
