@@ -73,8 +73,9 @@ def _compiled(source: str, file_name: str) -> types.CodeType:
 def _keeps_state(method: ast.FunctionDef) -> bool:
     """Whether a method sets an attribute of self or uses a private one."""
     for node in ast.walk(method):
-        is_attribute = isinstance(node, ast.Attribute)
-        if is_attribute and (isinstance(node.ctx, ast.Store) or node.attr.startswith("_")):
+        if not isinstance(node, ast.Attribute):
+            continue
+        if isinstance(node.ctx, ast.Store) or node.attr.startswith("_"):
             return True
     return False
 

@@ -156,11 +156,11 @@ class ObjectRules:
         """type and super are called in their usual forms, and are no values."""
         if not isinstance(node.ctx, ast.Load) or node.id not in ("type", "super"):
             return
-        call = self.parents.get(node)
-        called = isinstance(call, ast.Call) and call.func is node
-        if node.id == "super" and not (called and self._is_usual_super(call)):
+        above = self.parents.get(node)
+        call = above if isinstance(above, ast.Call) and above.func is node else None
+        if node.id == "super" and not (call and self._is_usual_super(call)):
             raise SourceRefused(node.lineno, "write super().method(...), and super in no other way")
-        if node.id == "type" and not (called and self._is_usual_type(call)):
+        if node.id == "type" and not (call and self._is_usual_type(call)):
             raise SourceRefused(
                 node.lineno,
                 "type(x) may only be compared or asked for its __name__; use isinstance(x, ...)",
