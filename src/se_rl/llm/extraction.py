@@ -10,20 +10,20 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from se_rl.modules.contracts import LIMITS, Contract
 from se_rl.modules.kinds import KINDS
+from se_rl.modules.static_check.entry import TopNames, is_constant
+from se_rl.modules.static_check.scopes import names_of_scope
 
 _THOUGHTS = re.compile(
     r"<think(?:ing)?>.*?</think(?:ing)?>|^.*</think(?:ing)?>|<think(?:ing)?>.*$",
     re.DOTALL | re.IGNORECASE,
 )
-_FENCE = re.compile(
-    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*(?:\n|(?=def |class |import |from ))(.*?)"
-    r"(?:\1[ \t]*(?=\n|\Z)|\Z)",
-    re.DOTALL,
-)
+_MARKS = re.compile(r"`{3,}|~{3,}")
+_STARTS = ("def ", "class ", "import ", "from ")
 _INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"))
 _STRAIGHT = str.maketrans("\u201c\u201d\u2018\u2019\u00a0\u2212\u202f", "\"\"'' - ")
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
@@ -49,7 +49,7 @@ def extract(answer: str, code_type: str) -> Extraction:
         return Extraction(None, f"the answer has {len(answer)} characters; write {wanted} alone")
     text = _THOUGHTS.sub("", answer.replace("\r\n", "\n").replace("\r", "\n")).translate(_INVISIBLE)
     entry = re.compile(rf"^([ \t]*)(?:def|class)\s+{contract.entry}\b", re.MULTILINE)
-    blocks = [text, *(found.group(3) for found in _FENCE.finditer(text))]
+    blocks = [text, *fenced_blocks(text)]
     holding = [block for block in blocks if entry.search(block)]
     if not holding:
         return Extraction(
@@ -66,6 +66,63 @@ def extract(answer: str, code_type: str) -> Extraction:
     return Extraction(
         None, reason or f"`{contract.entry}` is not at the top level; write {wanted} there"
     )
+
+
+def fenced_blocks(text: str) -> Iterator[str]:
+    """What stands between fences of backticks or tildes, in one pass over the text.
+
+    A fence opens where a language or nothing follows on its line, or code does at once. It closes
+    with as many marks of the same kind at the end of a line, or with the text.
+    """
+    opened = 0  # where the open block begins
+    fence = ""
+    for mark in _MARKS.finditer(text):
+        run = mark.group()
+        if not fence:
+            begin = _code_begin(text, mark.end())
+            if begin is not None:
+                opened = begin
+                fence = run
+        elif run.startswith(fence) and _ends_line(text, mark.end()):
+            yield text[opened : mark.end() - len(fence)]
+            fence = ""
+    if fence:
+        yield text[opened:]
+
+
+def _code_begin(text: str, place: int) -> int | None:
+    """Where the code behind an opening fence begins; None where no fence opens."""
+    word = _skip(text, place, _is_blank)
+    word_end = _skip(text, word, _is_of_language)
+    after = _skip(text, word_end, _is_blank)
+    if text.startswith("\n", after):
+        return after + 1
+    if text.startswith(_STARTS, after):
+        return after
+    for start in _STARTS:  # the language and the code without a blank between
+        begin = word_end - len(start) + 1
+        if begin >= word and text.startswith(start, begin):
+            return begin
+    return None
+
+
+def _ends_line(text: str, place: int) -> bool:
+    end = _skip(text, place, _is_blank)
+    return end == len(text) or text[end] == "\n"
+
+
+def _skip(text: str, place: int, skipped: Callable[[str], bool]) -> int:
+    while place < len(text) and skipped(text[place]):
+        place += 1
+    return place
+
+
+def _is_blank(letter: str) -> bool:
+    return letter in " \t"
+
+
+def _is_of_language(letter: str) -> bool:
+    return letter.isalnum() or letter in "_+-"
 
 
 def normal_form(source: str) -> str:
@@ -100,7 +157,7 @@ def _module(source: str, contract: Contract) -> str | None:
     tree = parse(source)
     if tree is None or not any(getattr(node, "name", "") == contract.entry for node in tree.body):
         return None
-    kept = [node for node in tree.body if _belongs(node)]
+    kept = _kept(tree)
     if len(kept) == len(tree.body):
         return source
     lines = source.split("\n")
@@ -110,10 +167,26 @@ def _module(source: str, contract: Contract) -> str | None:
     return "\n".join(taken) + "\n"
 
 
-def _belongs(node: ast.stmt) -> bool:
-    """Definitions and constants do; calls, loops and values of calls are samples of use."""
+def _kept(tree: ast.Module) -> list[ast.stmt]:
+    """The statements that belong to a module and need nothing of those that do not."""
+    kept: list[ast.stmt] = []
+    dropped: set[str] = set()
+    names = TopNames(tree)
+    for node in tree.body:
+        used = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        is_sample = isinstance(node, ast.Assign | ast.AnnAssign) and used & dropped
+        if _belongs(node, names) and not is_sample:
+            kept.append(node)
+        else:
+            dropped |= names_of_scope([node])
+    return kept
+
+
+def _belongs(node: ast.stmt, names: TopNames) -> bool:
+    """Definitions and constants do; calls, loops and values of own calls are samples of use."""
     if isinstance(node, ast.Assign | ast.AnnAssign):
-        return not any(isinstance(part, ast.Call) for part in ast.walk(node))
+        has_call = any(isinstance(part, ast.Call) for part in ast.walk(node))
+        return not has_call or is_constant(node, names)
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
         return isinstance(node.value.value, str)
     return isinstance(node, _DEFINITIONS)
@@ -133,18 +206,19 @@ def _code_alone(text: str) -> str:
 
     Each piece begins at the left margin.
     """
-    pieces: list[str] = []
+    parts: list[list[str]] = []  # the lines of each piece
     for line in text.split("\n"):
-        decorated = pieces and pieces[-1].split("\n")[-1].startswith("@")
+        decorated = bool(parts) and parts[-1][-1].startswith("@")
         continues = not line.strip() or line[0] in " )]}" or decorated
-        if continues and pieces:
-            pieces[-1] += f"\n{line}"
+        if continues and parts:
+            parts[-1].append(line)
         else:
-            pieces.append(line)
+            parts.append([line])
+    pieces = ["\n".join(lines) for lines in parts]
     kept: list[str] = []
     for piece in pieces:
         tree = parse(piece)
-        if tree and tree.body and all(map(_belongs, tree.body)):
+        if tree and tree.body and len(_kept(tree)) == len(tree.body):
             kept.append(piece.rstrip())
     return "\n".join(kept) + "\n"
 

@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import zip_longest
 from typing import Any
 
 from se_rl.records.archive import Archive
@@ -171,12 +172,21 @@ def lineage(designs: Sequence[Design], best: str) -> list[str]:
     return line[::-1]
 
 
+MOST_PAIRS_OF_LINES = 160_000
+"""Lines of one text times lines of the other, beyond which no diff is made."""
+
+
 def side_by_side(left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:
     """Lines of two texts beside each other as (kind, left, right).
 
-    Kind is same or changed; a side that has no line there is None.
+    Kind is same or changed; a side that has no line there is None. Long texts are put
+    line beside line without a search for what they share: its cost grows with the cube.
     """
     old, new = left.splitlines(), right.splitlines()
+    if len(old) * len(new) > MOST_PAIRS_OF_LINES:
+        for before, after in zip_longest(old, new):
+            yield "changed" if before != after else "same", before, after
+        return
     for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
         kind = "same" if tag == "equal" else "changed"
         for row in range(max(b - a, d - c)):

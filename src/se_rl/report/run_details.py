@@ -19,7 +19,12 @@ from se_rl.records.plain import from_plain
 from se_rl.report.design_rows import prompt_of
 from se_rl.report.evolution_chart import MARKS
 from se_rl.report.page_numbers import iso_date, plain, signed
-from se_rl.report.run_designs import Design, RunRecord, side_by_side
+from se_rl.report.run_designs import (
+    MOST_PAIRS_OF_LINES,
+    Design,
+    RunRecord,
+    side_by_side,
+)
 
 LOST = "(its file is lost or damaged)"
 WORLDS = {"static": "history", "dynamic": "simulated market"}
@@ -152,6 +157,8 @@ def diffs(run: RunRecord) -> Iterator[ModuleDiff]:
         kept = ""
         if name not in old:
             kept = ", which has the hand-written default" if left else ", which does without"
+        if len(left.splitlines()) * len(right.splitlines()) > MOST_PAIRS_OF_LINES:
+            kept += "; too long for a diff, line beside line"
         yield ModuleDiff(name, f"on the left {whose}{kept}", list(side_by_side(left, right)))
 
 

@@ -45,8 +45,9 @@ _MAKERS = words(
 
 def check_top_level(tree: ast.Module) -> None:
     """Only imports, constants, functions and classes."""
+    names = TopNames(tree)
     for node in tree.body:
-        if isinstance(node, _DEFINITIONS) or _is_text(node) or is_constant(node, tree):
+        if isinstance(node, _DEFINITIONS) or _is_text(node) or is_constant(node, names):
             continue
         raise SourceRefused(
             node.lineno,
@@ -59,7 +60,15 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def is_constant(node: ast.stmt, tree: ast.Module) -> bool:
+class TopNames:
+    """The names that a source binds and imports at its top level."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.own = names_of_scope(tree.body)
+        self.imported = _imported(tree)
+
+
+def is_constant(node: ast.stmt, names: TopNames) -> bool:
     """An assignment to plain names of numbers, lambdas, layers and the like: it calls nothing but
     a library's functions and a few builtins, and draws nothing."""
     if not isinstance(node, ast.Assign | ast.AnnAssign):
@@ -69,8 +78,6 @@ def is_constant(node: ast.stmt, tree: ast.Module) -> bool:
         return False
     if node.value is None:
         return True
-    own = names_of_scope(tree.body)
-    imported = _imported(tree)
     queue: list[ast.AST] = [node.value]
     while queue:
         part = queue.pop()
@@ -78,7 +85,7 @@ def is_constant(node: ast.stmt, tree: ast.Module) -> bool:
             continue  # it runs later, if at all
         if not isinstance(part, _CONSTANT_PARTS):
             return False
-        if isinstance(part, ast.Call) and not _makes_constants(part.func, own, imported):
+        if isinstance(part, ast.Call) and not _makes_constants(part.func, names):
             return False
         queue.extend(ast.iter_child_nodes(part))
     return True
@@ -94,16 +101,20 @@ def _imported(tree: ast.Module) -> set[str]:
     return names
 
 
-def _makes_constants(function: ast.expr, own: set[str], imported: set[str]) -> bool:
+def _makes_constants(function: ast.expr, names: TopNames) -> bool:
     """Whether a call at the top level is of a library's function or a plain builtin."""
     if isinstance(function, ast.Name):
-        return function.id in (_MAKERS | imported) - own
+        return function.id in (_MAKERS | names.imported) - names.own
     root = function
     while isinstance(root, ast.Attribute):
         if root.attr in RANDOM:
             return False
         root = root.value
-    return isinstance(function, ast.Attribute) and isinstance(root, ast.Name) and root.id not in own
+    return (
+        isinstance(function, ast.Attribute)
+        and isinstance(root, ast.Name)
+        and root.id not in names.own
+    )
 
 
 def check_entry(tree: ast.Module, kind: ModuleKind) -> None:
