@@ -13,6 +13,7 @@ from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.modules.defaults import Modules
 from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
 from se_rl.rl.trainer import TrainConfig, train
+from se_rl.rl.training_answer import ExpectedAnswer
 from se_rl.rl.training_worlds import (
     TrainingWorldsConfig,
     data_arrays,
@@ -162,7 +163,7 @@ def test_an_endless_design_ends_at_its_deadline(sandbox: SandboxedTrainer) -> No
         seed=0,
         seconds=3.0,
     )
-    assert TrainedDesign.of(call.wait(), {}).status == "timeout"
+    assert TrainedDesign.of(call.wait(), {}, ExpectedAnswer.of(WORLDS, CONFIG)).status == "timeout"
     assert trained(sandbox, {}).ok
 
 

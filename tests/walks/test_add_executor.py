@@ -38,7 +38,7 @@ class Threads:
     def submit(self, task: TrainingTask) -> Handle:
         self.submitted += 1
         call = self.sandbox.start(task)
-        work = lambda: TrainedDesign.of(call.wait(), task.sources)  # noqa: E731
+        work = lambda: TrainedDesign.of(call.wait(), task.sources, task.expected)  # noqa: E731
         self.running[self.submitted] = self.threads.submit(work)
         return self.submitted
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
@@ -25,7 +24,7 @@ class LockedProcesses:
     def submit(self, task: TrainingTask) -> Handle:
         """Begin a training in a locked process."""
         handle = next(self._handles)
-        self._running[handle] = _RunningTask(self._sandbox.start(task), task.sources)
+        self._running[handle] = _RunningTask(self._sandbox.start(task), task)
         return handle
 
     def poll(self, timeout_seconds: float) -> list[FinishedTask]:
@@ -59,10 +58,10 @@ class LockedProcesses:
 
 @dataclass(frozen=True)
 class _RunningTask:
-    """A training under way and the sources it was given."""
+    """A training under way and the task that it is."""
 
     call: Call
-    sources: Mapping[str, str]
+    task: TrainingTask
 
     def has_ended(self, within_seconds: float = 0.0) -> bool:
         """Whether it has ended, well or not."""
@@ -74,6 +73,6 @@ class _RunningTask:
     def outcome(self) -> TrainedDesign:
         """What an ended training gave; it is "lost" where the whole sandbox went down."""
         try:
-            return TrainedDesign.of(self.call.wait(), self.sources)
+            return TrainedDesign.of(self.call.wait(), self.task.sources, self.task.expected)
         except SandboxError as error:
-            return TrainedDesign(self.sources, "lost", str(error), "", 0.0)
+            return TrainedDesign(self.task.sources, "lost", str(error), "", 0.0)

@@ -17,6 +17,7 @@ from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.rl.policy import Neutral
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.rl.trainer import TrainConfig
+from se_rl.rl.training_answer import ExpectedAnswer
 from se_rl.rl.training_worlds import TrainingWorldsConfig
 
 Handle = int
@@ -48,6 +49,11 @@ class TrainingTask:
     seed: int
     neutral: Mapping[str, Neutral]
     seconds: float
+
+    @property
+    def expected(self) -> ExpectedAnswer:
+        """What its answer is held against (`TrainedDesign.of`)."""
+        return ExpectedAnswer.of(self.training_worlds, self.config)
 
 
 @dataclass(frozen=True)

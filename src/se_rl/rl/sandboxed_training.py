@@ -20,8 +20,9 @@ from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.rl.locked_training import BANK, TRAIN, WEIGHT
 from se_rl.rl.policy import MAX_OFFSET_TICKS, Neutral
 from se_rl.rl.trainer import TrainConfig
+from se_rl.rl.training_answer import AnswerError, ExpectedAnswer, Weights, checked
 from se_rl.rl.training_worlds import TrainingWorldsConfig, data_arrays
-from se_rl.sandbox.calls import Call, Result
+from se_rl.sandbox.calls import Call, Result, printable
 from se_rl.sandbox.policy_server import PolicyServer
 from se_rl.sandbox.server import Sandbox
 
@@ -29,16 +30,14 @@ __all__ = ["WEIGHT", "SandboxedPolicy", "SandboxedTrainer", "TrainedDesign", "We
 
 LOCKED = "se_rl.rl.locked_training"
 """The module whose functions run behind the lock."""
-ANSWER_FIELDS = {"reason", "work", "shape", "action_map", "curve"}
-"""What a training answers besides weights."""
-Weights = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedDesign:
     """A finished training as the parent sees it.
 
-    Its numbers are untrusted but of the right form; where there are none, `reason` says why.
+    Its numbers are untrusted but of the agreed form (`training_answer`); where there are none,
+    `reason` says why.
     """
 
     sources: Mapping[str, str]
@@ -58,37 +57,31 @@ class TrainedDesign:
         return self.status == "ok" and self.reason is None
 
     @classmethod
-    def of(cls, result: Result, sources: Mapping[str, str]) -> TrainedDesign:
-        """Check the form of what came back."""
+    def of(
+        cls, result: Result, sources: Mapping[str, str], expected: ExpectedAnswer
+    ) -> TrainedDesign:
+        """What came back, where it is what this training can have given; else why it is not."""
         isolation, seconds = result.isolation, result.seconds
-        if not result.ok or result.value is None:
-            reason = result.error or result.status
+        if not result.ok:
+            reason = printable(result.error) or result.status
             return cls(sources, result.status, reason, isolation, seconds)
-        answer = result.value
-        weights = {name: array for name, array in answer.items() if name.startswith(WEIGHT)}
-        if not _all_finite(weights) or set(answer) - set(weights) != ANSWER_FIELDS:
-            reason = "the answer has not the agreed fields"
+        try:
+            answer = checked(result.value, expected)
+        except AnswerError as error:
+            reason = f"the training's answer was refused: {error}"
             return cls(sources, "invalid", reason, isolation, seconds)
         return cls(
             sources,
             "ok",
-            answer["reason"],
+            answer.reason,
             isolation,
             seconds,
-            work=float(answer["work"]),
-            curve=tuple(answer["curve"]),
-            shape=answer["shape"],
-            action_map=answer["action_map"],
-            weights=weights,
+            work=answer.work,
+            curve=answer.curve,
+            shape=expected.shape,
+            action_map=answer.action_map,
+            weights=answer.weights,
         )
-
-
-def _all_finite(weights: Mapping[str, Any]) -> bool:
-    """Whether there are weights, all of them arrays of finite numbers."""
-    for array in weights.values():
-        if not (isinstance(array, np.ndarray) and np.isfinite(array).all()):
-            return False
-    return bool(weights)
 
 
 class SandboxedTrainer:
@@ -126,7 +119,7 @@ class SandboxedTrainer:
         seconds: float = 600.0,
         memory_bytes: int = 3 << 30,
     ) -> Call:
-        """Begin a training; `TrainedDesign.of(call.wait(), sources)` is its end."""
+        """Begin a training; `TrainedDesign.of` takes what it ends with."""
         payload = {
             "sources": dict(sources),
             "worlds": to_dict(training_worlds),
@@ -138,9 +131,17 @@ class SandboxedTrainer:
             f"{LOCKED}:train_design", payload, seconds=seconds, memory_bytes=memory_bytes
         )
 
-    def train(self, sources: Mapping[str, str], **options: Any) -> TrainedDesign:
+    def train(
+        self,
+        sources: Mapping[str, str],
+        *,
+        training_worlds: TrainingWorldsConfig,
+        config: TrainConfig,
+        **options: Any,
+    ) -> TrainedDesign:
         """Train and wait."""
-        return TrainedDesign.of(self.start(sources, **options).wait(), sources)
+        call = self.start(sources, training_worlds=training_worlds, config=config, **options)
+        return TrainedDesign.of(call.wait(), sources, ExpectedAnswer.of(training_worlds, config))
 
     def actor(
         self, trained: TrainedDesign, *, horizon: int, rows: int, neutral: Neutral | None = None

@@ -25,12 +25,21 @@ BACKWARD = 2.0
 
 
 def step_work(policy: Policy, world: str, *, epochs: int) -> float:
-    """Work of one order step: the world's own, one forward pass to act, and the passes to learn."""
+    """Work of one order step of this policy."""
+    talks = policy.message_size > 0
+    return work_of_step(world, flops=forward_flops(policy), epochs=epochs, talks=talks)
+
+
+def work_of_step(world: str, *, flops: float, epochs: int, talks: bool) -> float:
+    """Work of one order step: the world's own, one forward pass to act, and the passes to learn.
+
+    A policy that `talks` to others learns what to say in passes of their own.
+    """
     passes = 1.0 + epochs * (1.0 + BACKWARD)
-    if policy.message_size:
+    if talks:
         passes += epochs * (1.0 + BACKWARD)
     steps_per_unit = STEPS_PER_UNIT.get(world, STEPS_PER_UNIT["static"])
-    return 1.0 / steps_per_unit + passes * forward_flops(policy) / FLOPS_PER_UNIT
+    return 1.0 / steps_per_unit + passes * flops / FLOPS_PER_UNIT
 
 
 def forward_flops(policy: Policy) -> float:

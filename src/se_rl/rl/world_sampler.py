@@ -14,6 +14,12 @@ SCALE_RATE = 0.1
 """How fast the running spread of returns follows that of the newest batch."""
 
 
+def orders_of_batch(samples: int, horizon: int, agents: int) -> int:
+    """Orders of `horizon` steps in a batch of about `samples` steps: whole books on both sides."""
+    pair = 2 * agents
+    return max(pair, samples // horizon // pair * pair)
+
+
 class WorldSampler:
     """Plays batches of about `samples` order steps in one world.
 
@@ -32,8 +38,7 @@ class WorldSampler:
     ) -> None:
         self.world = world
         self.neutral = neutral
-        pair = 2 * agents
-        self.orders = max(pair, samples // world.horizon // pair * pair)
+        self.orders = orders_of_batch(samples, world.horizon, agents)
         draws, noise = seed.spawn(2)
         self.rng = np.random.default_rng(draws)
         noise_seed = int(noise.generate_state(1, np.uint64)[0] >> 1)

@@ -1,0 +1,317 @@
+"""What a training may answer: the schema of everything that leaves its locked process.
+
+Whoever runs behind the lock can write any answer. Here it either becomes a `TrainingAnswer`, whose
+every type, range and size follows from the run's settings and the contracts, or is refused with one
+printable line. Nothing else of it is looked at, stored or shown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from se_rl.data.features import OBSERVATION_FIELDS
+from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
+from se_rl.rl.learner import TrainConfig
+from se_rl.rl.locked_training import WEIGHT
+from se_rl.rl.policy import ActionMap
+from se_rl.rl.ppo import UpdateStats
+from se_rl.rl.training_worlds import TrainingWorldsConfig
+from se_rl.rl.work import FLOPS_PER_UNIT, work_of_step
+from se_rl.rl.world_sampler import orders_of_batch
+from se_rl.sandbox.calls import printable
+from se_rl.sandbox.message import DTYPES
+
+Weights = dict[str, npt.NDArray[Any]]
+Row = Mapping[str, float | str]
+
+ANSWER_FIELDS = {"reason", "work", "shape", "action_map", "curve"}
+"""What a training answers besides weights."""
+MOST_TENSORS = 1_000
+MOST_BUFFERS = 1 << 16
+"""Numbers that a module may keep beside its parameters."""
+MOST_NAME = 190
+LARGEST = 3.5e38
+"""No number of a training is larger than float32 can hold."""
+FASTER = 20.0
+"""How many times faster than `FLOPS_PER_UNIT` a machine may be that admits a network by its time."""
+ROUNDING = 1e-9
+"""Relative error of sums of work."""
+_NAME = re.compile(r"(network|communication)(\.[\w\- ]+)+")
+
+
+class AnswerError(ValueError):
+    """An answer that is not what was agreed; one printable line."""
+
+
+@dataclass(frozen=True)
+class ExpectedAnswer:
+    """What the parent knows of an answer before the training begins.
+
+    `shape` are the sizes of the policy, `steps` the order steps of one update in each world,
+    `longest` the steps of the longest order, `budget` the work to spend.
+    """
+
+    shape: Mapping[str, int]
+    steps: Mapping[str, int]
+    longest: int
+    budget: float
+
+    @classmethod
+    def of(cls, worlds: TrainingWorldsConfig, config: TrainConfig) -> ExpectedAnswer:
+        """Everything from the settings of the training."""
+        horizons = {"static": worlds.horizon, "dynamic": worlds.dynamic_horizon}
+        if worlds.worlds != "both":
+            horizons = {worlds.worlds: horizons[worlds.worlds]}
+        simulated = "dynamic" in horizons
+        agents = worlds.agents if simulated else 1
+        steps = {}
+        for name, horizon in horizons.items():
+            steps[name] = horizon * orders_of_batch(config.samples, horizon, agents)
+        shape = {
+            "observation_size": len(OBSERVATION_FIELDS),
+            "actions": 2 if simulated and worlds.takes_price else 1,
+            "agents": agents,
+            "message_size": config.message_size if agents > 1 else 0,
+        }
+        return cls(shape, steps, max(horizons.values()), config.budget)
+
+    @property
+    def phases(self) -> dict[str, tuple[str, ...]]:
+        """The worlds of each phase."""
+        phases: dict[str, tuple[str, ...]] = {name: (name,) for name in self.steps}
+        if len(phases) > 1:
+            phases["joint"] = tuple(self.steps)
+        return phases
+
+    def least_work(self, phase: str) -> float:
+        """The least that an update can cost: one epoch of a network that computes nothing."""
+        heads = (self.shape["actions"] + 1) * 2 + self.shape["actions"]
+        return self._work(phase, flops=2.0 * heads, epochs=1)
+
+    def most_work(self, phase: str) -> float:
+        """The most that an update can cost: all epochs of the slowest network that is admitted."""
+        flops = FASTER * LIMITS.microseconds_per_row * 1e-6 * FLOPS_PER_UNIT
+        return self._work(phase, flops=flops, epochs=round(NETWORK_CONSTANTS["epochs"].high))
+
+    def _work(self, phase: str, *, flops: float, epochs: int) -> float:
+        talks = self.shape["message_size"] > 0
+        total = 0.0
+        for world in self.phases[phase]:
+            cost = work_of_step(world, flops=flops, epochs=epochs, talks=talks)
+            total += self.steps[world] * cost
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingAnswer:
+    """An answer in its agreed form; without weights where `reason` says why there is no policy."""
+
+    reason: str | None
+    work: float
+    curve: tuple[Row, ...]
+    action_map: Mapping[str, float] | None = None
+    weights: Weights | None = None
+
+
+def checked(answer: Mapping[str, Any], expected: ExpectedAnswer) -> TrainingAnswer:
+    """The answer, if it is one that this training can have given; AnswerError otherwise."""
+    weights: dict[str, object] = {}
+    plain: dict[str, object] = {}
+    for name, value in answer.items():
+        (weights if name.startswith(WEIGHT) else plain)[name] = value
+    if set(plain) != ANSWER_FIELDS:
+        wrong = min(set(plain) ^ ANSWER_FIELDS)
+        raise AnswerError(f"field {printable(wrong, 50)!r} is missing or was not agreed")
+    reason = _reason(plain["reason"])
+    curve = _curve(plain["curve"], expected)
+    work = _work(plain["work"], curve, expected, ended_early=reason is not None)
+    if reason is not None:
+        return TrainingAnswer(reason, work, curve)
+    _check_shape(plain["shape"], expected.shape)
+    action_map = _action_map(plain["action_map"])
+    return TrainingAnswer(None, work, curve, action_map, _weights(weights, expected))
+
+
+def _check_shape(value: object, shape: Mapping[str, int]) -> None:
+    """The sizes follow from the settings; who states others has built something else."""
+    if not isinstance(value, dict) or set(value) != set(shape):
+        raise AnswerError(f"the policy's shape does not name {', '.join(shape)}")
+    for name, size in shape.items():
+        _number(value[name], size, size, what=f"{name} of the policy")
+
+
+def _reason(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise AnswerError(f"the reason is {_seen(value)}, not text")
+    return printable(value) or "it ended early without a reason"
+
+
+def _curve(value: object, expected: ExpectedAnswer) -> tuple[Row, ...]:
+    """Rows of known names and numbers whose work grows as the phases' updates make it grow."""
+    if not isinstance(value, list):
+        raise AnswerError(f"the curve is {_seen(value)}, not a list")
+    least = min(map(expected.least_work, expected.phases))
+    most_rows = int(expected.budget / least) + 2
+    if len(value) > most_rows:
+        raise AnswerError(f"the curve has {len(value)} rows; the budget pays {most_rows}")
+    rows = []
+    before = 0.0
+    for i, row in enumerate(value):
+        rows.append(_row(row, i, expected, before=before))
+        before = float(rows[-1]["work"])
+    return tuple(rows)
+
+
+def _row(row: object, place: int, expected: ExpectedAnswer, *, before: float) -> Row:
+    """One update's row; `before` is the work of the row before it."""
+    where = f"row {place} of the curve"
+    phase = row.get("phase") if isinstance(row, dict) else None
+    if not isinstance(row, dict) or not isinstance(phase, str) or phase not in expected.phases:
+        raise AnswerError(f"{where} has no known phase")
+    worlds = expected.phases[phase]
+    ranges = _ranges(worlds, expected.longest)
+    if set(row) - {"phase"} != set(ranges):
+        raise AnswerError(f"{where} has other columns than a {phase} update")
+    numbers = {}
+    for name in row:  # the order of the row is kept: it is the order in which it is stored
+        if name != "phase":
+            low, high = ranges[name]
+            maybe_nan = name.startswith("reward_")  # where every market of a batch broke
+            numbers[name] = _number(
+                row[name], low, high, what=f"{name} in {where}", maybe_nan=maybe_nan
+            )
+    if before >= expected.budget * (1.0 + ROUNDING):
+        raise AnswerError(f"{where} begins after the budget was spent")
+    spent = numbers["work"] - before
+    slack = ROUNDING * max(1.0, numbers["work"])
+    if not expected.least_work(phase) - slack <= spent <= expected.most_work(phase) + slack:
+        raise AnswerError(f"{where} claims work {spent:.3g}, which a {phase} update cannot cost")
+    return {"phase": phase, **numbers}
+
+
+def _ranges(worlds: tuple[str, ...], longest: int) -> dict[str, tuple[float, float]]:
+    """The columns of an update in these worlds and where their numbers may lie."""
+    reward = LIMITS.reward_magnitude * longest
+    ranges = {f"reward_{world}": (-reward, reward) for world in worlds}
+    for field in fields(UpdateStats):
+        if field.name != "losses":
+            ranges[field.name] = (-LARGEST, LARGEST)
+    for i in range(len(worlds)):
+        ranges[f"loss_{i}"] = (-LARGEST, LARGEST)
+    share = (0.0, 1.0)
+    return ranges | {"clipped": share, "alpha": share, "beta": share, "work": (0.0, LARGEST)}
+
+
+def _work(
+    value: object, curve: tuple[Row, ...], expected: ExpectedAnswer, *, ended_early: bool
+) -> float:
+    """The work, held against the curve: the sum of its updates, and all of the budget."""
+    in_curve = float(curve[-1]["work"]) if curve else 0.0
+    most = in_curve
+    if ended_early:  # in an update that has no row
+        most += max(map(expected.most_work, expected.phases))
+    work = _number(value, 0.0, most * (1.0 + ROUNDING), what="work")
+    if work < in_curve * (1.0 - ROUNDING):
+        raise AnswerError(f"work is {work:.6g}, its curve counts {in_curve:.6g}")
+    if not ended_early and work < expected.budget * (1.0 - ROUNDING):
+        raise AnswerError(
+            f"work is {work:.6g} of a budget of {expected.budget:g}, without a reason"
+        )
+    return work
+
+
+def _action_map(value: object) -> dict[str, float]:
+    """The constants that a network may set, in their ranges; the rest is the framework's."""
+    if not isinstance(value, dict):
+        raise AnswerError(f"the action map is {_seen(value)}, not names with numbers")
+    known = asdict(ActionMap())
+    if set(value) != set(known):
+        raise AnswerError(f"the action map has other names than {', '.join(known)}")
+    for name in ("zero", "scale"):
+        constant = NETWORK_CONSTANTS[f"action_{name}"]
+        known[name] = _number(value[name], constant.low, constant.high, what=f"action_{name}")
+    _number(value["price_scale"], known["price_scale"], known["price_scale"], what="price_scale")
+    return known
+
+
+def _weights(named: Mapping[str, object], expected: ExpectedAnswer) -> Weights:
+    """The framework's heads in their shapes, and the modules' own tensors within their limits."""
+    if len(named) > MOST_TENSORS:
+        raise AnswerError(f"there are {len(named)} weights; at most {MOST_TENSORS} are allowed")
+    weights = {}
+    for name, value in named.items():
+        weights[name.removeprefix(WEIGHT)] = _array(value, name)
+    heads = _heads(weights, expected)
+    numbers = {"network": 0, "communication": 0}
+    for name, array in weights.items():
+        if name in heads:
+            continue
+        found = _NAME.fullmatch(name) if len(name) <= MOST_NAME else None
+        if found is None:
+            raise AnswerError(f"weight {printable(name, 50)!r} was not agreed")
+        numbers[found[1]] += array.size
+    most = LIMITS.parameters + MOST_BUFFERS
+    if max(numbers.values()) > most:
+        raise AnswerError(f"a module has {max(numbers.values()):,} numbers; {most:,} are allowed")
+    if numbers["communication"] and not expected.shape["message_size"]:
+        raise AnswerError("there are weights of a communication that nobody uses")
+    return {WEIGHT + name: array for name, array in weights.items()}
+
+
+def _heads(weights: Mapping[str, npt.NDArray[Any]], expected: ExpectedAnswer) -> set[str]:
+    """The names of the framework's own weights, which are all there in their shapes."""
+    outputs = expected.shape["actions"] + 1
+    said = expected.shape["message_size"]
+    first = weights.get("heads.weight")
+    if first is None or first.ndim != 2 or not 1 <= first.shape[1] <= LIMITS.feature_dim:
+        raise AnswerError(f"heads.weight is not [{outputs}, 1 to {LIMITS.feature_dim}]")
+    width = first.shape[1]
+    shapes: dict[str, tuple[int, ...]] = {
+        "heads.weight": (outputs, width),
+        "heads.bias": (outputs,),
+        "log_std": (outputs - 1,),
+    }
+    if said:
+        shapes |= {"speak.weight": (said, width), "speak.bias": (said,)}
+    for name, shape in shapes.items():
+        array = weights.get(name)
+        if array is None or array.shape != shape or array.dtype != np.float32:
+            raise AnswerError(f"{name} is not float32 {list(shape)}")
+    return set(shapes)
+
+
+def _array(value: object, name: str) -> npt.NDArray[Any]:
+    """An array of finite numbers."""
+    short = printable(name, 50)
+    if type(value) is not np.ndarray or value.dtype.str not in DTYPES:
+        raise AnswerError(f"{short!r} is {_seen(value)}, not an array of numbers")
+    if not np.isfinite(value).all():
+        raise AnswerError(f"{short!r} has numbers that are not finite")
+    return value
+
+
+def _number(value: object, low: float, high: float, *, what: str, maybe_nan: bool = False) -> float:
+    """A plain number within its range."""
+    if type(value) is not int and type(value) is not float:
+        raise AnswerError(f"{what} is {_seen(value)}, not a number")
+    if maybe_nan and type(value) is float and math.isnan(value):
+        return math.nan
+    if not low <= value <= high:
+        raise AnswerError(f"{what} is {_seen(value)}; it must lie from {low:g} to {high:g}")
+    return float(value)
+
+
+def _seen(value: object) -> str:
+    """A value in few words."""
+    if type(value) is float or (type(value) is int and value.bit_length() < 64):
+        return f"{value:g}"
+    return f"of type {printable(type(value).__name__, 50)}"
