@@ -11,9 +11,9 @@ import torch
 from se_rl.data.features import FeatureScales
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.modules.defaults import Modules
+from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
 from se_rl.rl.trainer import TrainConfig, train
-from se_rl.rl.training_answer import ExpectedAnswer
 from se_rl.rl.training_worlds import (
     TrainingWorldsConfig,
     data_arrays,

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 sys.path.append(str(Path(__file__).parent))
 from hostile_answers import ESCAPES, Answer, Hostile, deep, hostile, real_answer
 
+from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.rl.trainer import TrainConfig
-from se_rl.rl.training_answer import ExpectedAnswer
 from se_rl.rl.training_worlds import TrainingWorldsConfig
 from se_rl.sandbox.calls import Result
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import threading
+import time
+from typing import Any, cast
+
 import numpy as np
 import pytest
 from process_checks import children, eventually
 
 from se_rl.sandbox.lockdown import SandboxError
-from se_rl.sandbox.policy_server import PolicyServer
+from se_rl.sandbox.policy_server import SECONDS_PER_ANSWER, PolicyServer, WaitAllowance
 from se_rl.sandbox.server import Sandbox
 
 F = "sandbox_functions"
@@ -98,3 +105,44 @@ def test_it_serves_from_a_warm_room(sandbox: Sandbox) -> None:
     ) as server:
         obs = np.ones((8, 32), np.float32)
         assert np.allclose(server.act(obs), 0.0, atol=1e-5)
+
+
+class SlowPolicy:
+    """Stands for a sandbox: a thread answers every ring after a while, each time in time."""
+
+    level = "none"
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def _start(self, request: Any, payload: int, *, files: list[int], **_: Any) -> SlowPolicy:
+        self.bell = socket.socket(fileno=files[0])
+        for file in (payload, files[1]):
+            os.close(file)
+        threading.Thread(target=self._answer, daemon=True).start()
+        return self
+
+    def _answer(self) -> None:
+        with self.bell, contextlib.suppress(OSError):  # the caller may have gone
+            while ring := self.bell.recv(1):
+                time.sleep(self.seconds)
+                self.bell.send(ring)
+
+    def wait_locked(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_policy_that_is_always_just_in_time_ends_at_its_total() -> None:
+    allowance = WaitAllowance()
+    server = PolicyServer(
+        cast(Any, SlowPolicy(0.15)), "", rows=16, obs_shape=(4,), allowance=allowance
+    )
+    assert 0.1 < allowance.waited < allowance.allowed and allowance.answers == 1
+    before = allowance.allowed
+    server.reset()
+    assert allowance.allowed - before == pytest.approx(SECONDS_PER_ANSWER)
+    allowance.allowed = allowance.waited + 0.01
+    with pytest.raises(SandboxError, match=r"3 answers took .* s; .* s are allowed in all") as seen:
+        server.reset()
+    assert seen.value.hopeless

@@ -14,10 +14,10 @@ from typing import Protocol
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.policy import Neutral
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.rl.trainer import TrainConfig
-from se_rl.rl.training_answer import ExpectedAnswer
 from se_rl.rl.training_worlds import TrainingWorldsConfig
 
 Handle = int

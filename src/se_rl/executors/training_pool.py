@@ -36,6 +36,7 @@ from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.sandbox.lockdown import SandboxError
+from se_rl.sandbox.policy_server import WaitAllowance
 from se_rl.scoring.play import Open
 from se_rl.scoring.standing import Array, Regimes
 from se_rl.scoring.validation import Validation
@@ -156,10 +157,18 @@ class TrainingPool:
         return training_from_bytes(self.archive.blob(evaluation.policy), sources)
 
     def opened(self, trained: TrainedDesign) -> Open:
-        """A way to open a trained policy for a world, behind the lock."""
+        """A way to open a trained policy for a world, behind the lock.
+
+        All that it opens shares one allowance of time.
+        """
         neutral = self._neutral()
+        allowance = WaitAllowance()
         return lambda world, horizon, rows: self.sandbox.trainer.actor(
-            trained, horizon=horizon, rows=rows, neutral=neutral.get(world, Neutral())
+            trained,
+            horizon=horizon,
+            rows=rows,
+            neutral=neutral.get(world, Neutral()),
+            allowance=allowance,
         )
 
     def _stored(self, job: TrainingJob) -> Evaluation | None:

@@ -17,13 +17,14 @@ from se_rl.config import to_dict
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.locked_training import BANK, TRAIN, WEIGHT
 from se_rl.rl.policy import MAX_OFFSET_TICKS, Neutral
 from se_rl.rl.trainer import TrainConfig
-from se_rl.rl.training_answer import AnswerError, ExpectedAnswer, Weights, checked
+from se_rl.rl.training_answer import AnswerError, Weights, checked
 from se_rl.rl.training_worlds import TrainingWorldsConfig, data_arrays
 from se_rl.sandbox.calls import Call, Result, printable
-from se_rl.sandbox.policy_server import PolicyServer
+from se_rl.sandbox.policy_server import PolicyServer, WaitAllowance
 from se_rl.sandbox.server import Sandbox
 
 __all__ = ["WEIGHT", "SandboxedPolicy", "SandboxedTrainer", "TrainedDesign", "Weights"]
@@ -144,11 +145,25 @@ class SandboxedTrainer:
         return TrainedDesign.of(call.wait(), sources, ExpectedAnswer.of(training_worlds, config))
 
     def actor(
-        self, trained: TrainedDesign, *, horizon: int, rows: int, neutral: Neutral | None = None
+        self,
+        trained: TrainedDesign,
+        *,
+        horizon: int,
+        rows: int,
+        neutral: Neutral | None = None,
+        allowance: WaitAllowance | None = None,
     ) -> SandboxedPolicy:
-        """The trained policy behind the lock, for evaluation by the parent."""
+        """The trained policy behind the lock, for evaluation by the parent.
+
+        Actors of one play share an `allowance` of time.
+        """
         return SandboxedPolicy(
-            self.sandbox, trained, horizon=horizon, rows=rows, neutral=neutral or Neutral()
+            self.sandbox,
+            trained,
+            horizon=horizon,
+            rows=rows,
+            neutral=neutral or Neutral(),
+            allowance=allowance,
         )
 
     def stop(self) -> None:
@@ -166,7 +181,14 @@ class SandboxedPolicy:
     """A policy in use (`scoring.execution.Actor`) whose network lives in a locked process."""
 
     def __init__(
-        self, sandbox: Sandbox, trained: TrainedDesign, *, horizon: int, rows: int, neutral: Neutral
+        self,
+        sandbox: Sandbox,
+        trained: TrainedDesign,
+        *,
+        horizon: int,
+        rows: int,
+        neutral: Neutral,
+        allowance: WaitAllowance | None = None,
     ) -> None:
         if not trained.ok or trained.weights is None or trained.shape is None:
             raise ValueError(f"there is no policy to run: {trained.reason}")
@@ -185,6 +207,7 @@ class SandboxedPolicy:
             rows=rows,
             obs_shape=(trained.shape["observation_size"],),
             action_shape=(2,),
+            allowance=allowance,
         )
 
     @property

@@ -16,15 +16,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.features import OBSERVATION_FIELDS
 from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
-from se_rl.rl.learner import TrainConfig
+from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.locked_training import WEIGHT
 from se_rl.rl.policy import ActionMap
 from se_rl.rl.ppo import UpdateStats
-from se_rl.rl.training_worlds import TrainingWorldsConfig
-from se_rl.rl.work import FLOPS_PER_UNIT, work_of_step
-from se_rl.rl.world_sampler import orders_of_batch
 from se_rl.sandbox.calls import printable
 from se_rl.sandbox.message import DTYPES
 
@@ -39,8 +35,6 @@ MOST_BUFFERS = 1 << 16
 MOST_NAME = 190
 LARGEST = 3.5e38
 """No number of a training is larger than float32 can hold."""
-FASTER = 20.0
-"""How many times faster than `FLOPS_PER_UNIT` a machine may be that admits a network by its time."""
 ROUNDING = 1e-9
 """Relative error of sums of work."""
 _NAME = re.compile(r"(network|communication)(\.[\w\- ]+)+")
@@ -48,65 +42,6 @@ _NAME = re.compile(r"(network|communication)(\.[\w\- ]+)+")
 
 class AnswerError(ValueError):
     """An answer that is not what was agreed; one printable line."""
-
-
-@dataclass(frozen=True)
-class ExpectedAnswer:
-    """What the parent knows of an answer before the training begins.
-
-    `shape` are the sizes of the policy, `steps` the order steps of one update in each world,
-    `longest` the steps of the longest order, `budget` the work to spend.
-    """
-
-    shape: Mapping[str, int]
-    steps: Mapping[str, int]
-    longest: int
-    budget: float
-
-    @classmethod
-    def of(cls, worlds: TrainingWorldsConfig, config: TrainConfig) -> ExpectedAnswer:
-        """Everything from the settings of the training."""
-        horizons = {"static": worlds.horizon, "dynamic": worlds.dynamic_horizon}
-        if worlds.worlds != "both":
-            horizons = {worlds.worlds: horizons[worlds.worlds]}
-        simulated = "dynamic" in horizons
-        agents = worlds.agents if simulated else 1
-        steps = {}
-        for name, horizon in horizons.items():
-            steps[name] = horizon * orders_of_batch(config.samples, horizon, agents)
-        shape = {
-            "observation_size": len(OBSERVATION_FIELDS),
-            "actions": 2 if simulated and worlds.takes_price else 1,
-            "agents": agents,
-            "message_size": config.message_size if agents > 1 else 0,
-        }
-        return cls(shape, steps, max(horizons.values()), config.budget)
-
-    @property
-    def phases(self) -> dict[str, tuple[str, ...]]:
-        """The worlds of each phase."""
-        phases: dict[str, tuple[str, ...]] = {name: (name,) for name in self.steps}
-        if len(phases) > 1:
-            phases["joint"] = tuple(self.steps)
-        return phases
-
-    def least_work(self, phase: str) -> float:
-        """The least that an update can cost: one epoch of a network that computes nothing."""
-        heads = (self.shape["actions"] + 1) * 2 + self.shape["actions"]
-        return self._work(phase, flops=2.0 * heads, epochs=1)
-
-    def most_work(self, phase: str) -> float:
-        """The most that an update can cost: all epochs of the slowest network that is admitted."""
-        flops = FASTER * LIMITS.microseconds_per_row * 1e-6 * FLOPS_PER_UNIT
-        return self._work(phase, flops=flops, epochs=round(NETWORK_CONSTANTS["epochs"].high))
-
-    def _work(self, phase: str, *, flops: float, epochs: int) -> float:
-        talks = self.shape["message_size"] > 0
-        total = 0.0
-        for world in self.phases[phase]:
-            cost = work_of_step(world, flops=flops, epochs=epochs, talks=talks)
-            total += self.steps[world] * cost
-        return total
 
 
 @dataclass(frozen=True, eq=False)

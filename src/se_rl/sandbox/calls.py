@@ -163,9 +163,12 @@ class Call:
 
 def printable(text: Any, most: int = MOST_TEXT) -> str:
     """Hostile text as one line of at most `most` printable characters."""
-    return " ".join("".join(c if c.isprintable() else " " for c in str(text)[: 4 * most]).split())[
-        :most
-    ]
+    try:
+        line = str(text)[: 4 * most]
+    except (ValueError, RecursionError):  # a number of too many digits, lists too deep
+        line = f"({type(text).__name__})"
+    shown = [c if c.isprintable() else " " for c in line]
+    return " ".join("".join(shown).split())[:most]
 
 
 def _outcome(code: int, cause: str, file: int, result_bytes: int) -> tuple[str, Content, str]:

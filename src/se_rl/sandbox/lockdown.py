@@ -43,7 +43,7 @@ class SandboxError(RuntimeError):
 
     A design alone never causes it, save in `PolicyServer`, where a design that stalls or answers
     nonsense ends its own evaluation. `hopeless`: trying again cannot help, since this machine has
-    no lock.
+    no lock, or since a policy has used up all of its time.
     """
 
     hopeless = False

@@ -8,7 +8,9 @@ first and checks then.
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -22,13 +24,43 @@ from se_rl.sandbox.message import Message
 from se_rl.sandbox.server import MEMORY_BYTES, RESULT_BYTES, Sandbox, sealed_payload
 from se_rl.sandbox.worker import Block
 
+FIRST_SECONDS = 60.0
+"""What a policy may take in all beside the following: a busy machine must not end a good one."""
+SECONDS_PER_OPENING = 5.0
+SECONDS_PER_ANSWER = 0.1
+SECONDS_PER_ROW = 5e-4
+"""Ten times what the contract allows a network."""
+
+
+@dataclass
+class WaitAllowance:
+    """How long the parent waits for one policy in a whole play, in every process it is opened in.
+
+    Each answer that is asked for adds to what is `allowed`, each one waited for to what is spent.
+    """
+
+    allowed: float = FIRST_SECONDS
+    waited: float = 0.0
+    answers: int = 0
+
+    @property
+    def left(self) -> float:
+        """Seconds that it may still take."""
+        return self.allowed - self.waited
+
+    def grant(self, rows: int) -> None:
+        """An answer for so many rows is asked for."""
+        self.answers += 1
+        self.allowed += SECONDS_PER_ANSWER + SECONDS_PER_ROW * rows
+
 
 class PolicyServer:
     """A policy behind the lock: `module:function` (trusted) makes from the payload, in the locked
     process, a callable float32[n, *obs_shape] -> [n, *action_shape], for n up to `rows`; its
     `reset()`, if it has one, starts an episode.
 
-    It lives at most `seconds`; one batch may take `stall_seconds`.
+    It lives at most `seconds`; one batch may take `stall_seconds`, all of them what `allowance`
+    says, which several processes of one policy may share.
     """
 
     def __init__(
@@ -43,8 +75,11 @@ class PolicyServer:
         seconds: float = 3600.0,
         stall_seconds: float = 10.0,
         memory_bytes: int = MEMORY_BYTES,
+        allowance: WaitAllowance | None = None,
     ) -> None:
         self.stall_seconds, self._ring = stall_seconds, 0
+        self.allowance = allowance or WaitAllowance()
+        self.allowance.allowed += SECONDS_PER_OPENING
         sealed = sealed_payload(payload)
         shapes = (rows, list(obs_shape), list(action_shape))
         file = memory.blank(Block.size(*shapes))
@@ -116,8 +151,7 @@ class PolicyServer:
         self._block.rows[0] = rows
         try:
             self._bell.send(bytes([self._ring]))
-            if not readable(self._bell, self.stall_seconds):
-                self._fail(f"no answer within {self.stall_seconds:g} s")
+            self._wait(rows)
             answer = self._bell.recv(16)
         except OSError:
             answer = b""
@@ -129,6 +163,21 @@ class PolicyServer:
         if answer != bytes([self._ring]):
             self._fail("it rang the bell when it was not its turn")
 
-    def _fail(self, why: str) -> Any:
+    def _wait(self, rows: int) -> None:
+        """Wait for an answer, as long as this one and all of them together may take."""
+        allowance = self.allowance
+        allowance.grant(rows)
+        asked = time.monotonic()
+        came = readable(self._bell, min(self.stall_seconds, allowance.left))
+        allowance.waited += time.monotonic() - asked
+        if allowance.left <= 0.0:
+            took = f"{allowance.answers:,} answers took {allowance.waited:.1f} s"
+            self._fail(f"{took}; {allowance.allowed:.1f} s are allowed in all", hopeless=True)
+        if not came:
+            self._fail(f"no answer within {self.stall_seconds:g} s")
+
+    def _fail(self, why: str, *, hopeless: bool = False) -> Any:
         self.close()
-        raise SandboxError(f"the policy is no longer usable: {why}")
+        error = SandboxError(f"the policy is no longer usable: {why}")
+        error.hopeless = hopeless
+        raise error
