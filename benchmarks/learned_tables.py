@@ -41,9 +41,9 @@ HEAD = """# What training brings
 Made by `python benchmarks/learned_tables.py`: seeds 0 to {last} a row, budgets of {one:g} work
 units (1x) and {three:g} (3x); a unit is about a second of one core. An order is split equally among
 the seeds' policies; `seed SD` is the spread of the seeds' means. The default reward and its
-constants were chosen on the valid days of the synthetic nasdaq100 universe and on other simulated
-episodes, after one look at an earlier default on that universe's test days, which the hybrid table
-uses.
+constants were chosen on the valid days of the synthetic nasdaq100 universe (seal `public`) and on
+other simulated episodes, after one look at an earlier default on that universe's test days, which
+the hybrid table uses.
 
 ## History
 Minute bars, T=240, test days, both sides, no costs, bps over TWAP, 95 % intervals by day.
@@ -55,7 +55,7 @@ of 0 means the grid's constant schedule, as in the product; "from TWAP": it mean
 the touch with limit orders.
 """
 HYBRID = """The strong default at 1x, the same budget in all: test days of the SYNTHETIC nasdaq100
-universe (bps over TWAP, intervals by day) and fresh simulated episodes with limit orders (bps saved
+universe, seal `public` (bps over TWAP, intervals by day), and fresh simulated episodes with limit orders (bps saved
 against TWAP, from the grid's schedule).
 """
 

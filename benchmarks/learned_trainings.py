@@ -71,7 +71,7 @@ def simulated(participation: float, takes_price: bool, from_grid: bool, budget: 
 def hybrid(worlds: Literal["both", "static", "dynamic"], budget: float) -> Rows:
     """The strong default trained in one world or both, scored in both."""
     torch.set_num_threads(1)
-    dataset, task = open_task(BaselinesConfig(data="nasdaq100"))
+    dataset, task = open_task(BaselinesConfig(data="nasdaq100", seal=PUBLIC))
     scales = fit_on_train(dataset).scales
     trained = _train_hybrid(worlds, dataset.split("train"), scales, budget)
     history = StaticWorld(task.data, horizon=task.orders.horizon, scales=scales)

@@ -5,7 +5,9 @@ python scripts/run_experiment.py --dataset csi100 --seeds 3 --no-dek
 python scripts/run_experiment.py --dataset nasdaq100 --seeds 3 --preset standard \\
     --arms full no-dek random best-of-n
 
-Every run has its own folder under --out; the same command resumes an interrupted one.
+Every run has its own folder under --out; the same command resumes an interrupted one. All runs
+share one seal, so that they are compared on the same sealed days: it is drawn once, kept in the
+file `seal` under --out, and printed; --seal repeats that of another experiment.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ import sys
 from pathlib import Path
 
 from se_rl.commands.run import ABLATIONS
+from se_rl.config import ConfigError
 from se_rl.main import main
+from se_rl.seal import Seal
 
 CONTROLS = ("best-of-n", "frozen", "random")
 
@@ -34,13 +38,15 @@ def arm_words(arm: str) -> list[str]:
 def experiment() -> int:
     """Run every arm with every seed, then compare."""
     options, others = _options()
+    arms = chosen_arms(options)
+    seal = shared_seal(options.out, options.seal)
     folders: list[str] = []
-    for name, words in chosen_arms(options).items():
+    for name, words in arms.items():
         for seed in range(options.seeds):
             folder = str(options.out / f"{Path(options.dataset).stem}-{name}-{seed}")
             print(f"--- {name}, seed {seed}: {folder}", file=sys.stderr, flush=True)
             run = ["run", "--data", options.dataset, "--preset", options.preset]
-            run += ["--seed", str(seed), "--out", folder]
+            run += ["--seed", str(seed), f"--seal={seal}", "--out", folder]
             # The default's trainings are the same work in every run.
             known = ["--reuse", *folders] if folders else []
             code = main([*run, *words, *known, *others])
@@ -48,6 +54,24 @@ def experiment() -> int:
                 return code
             folders.append(folder)
     return main(["compare", *folders, *(["--json"] if options.json else [])])
+
+
+def shared_seal(out: Path, given: str | None) -> str:
+    """The seal of all runs under `out`: the one that is kept there, the given one, or a new one."""
+    file = out / "seal"
+    kept = file.read_text().strip() if file.exists() else None
+    if given is not None and kept not in (None, given):
+        sys.exit(f"--seal is {given!r}, but {out} was begun with {kept!r}; choose another --out")
+    text = given if kept is None else kept
+    try:
+        seal = Seal.draw() if text is None else Seal(text)
+    except ConfigError as error:
+        sys.exit(f"{error}")
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{seal.text}\n")
+    origin = "kept" if kept else seal.origin
+    print(f"--- seal of all runs ({origin}): {seal.text}", file=sys.stderr, flush=True)
+    return seal.text
 
 
 def chosen_arms(options: argparse.Namespace) -> dict[str, list[str]]:
@@ -79,6 +103,7 @@ def _options() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument(
         "--out", type=Path, default=Path("out/experiment"), help="folder of the runs"
     )
+    parser.add_argument("--seal", metavar="TEXT", help="seal of all runs (default: drawn once)")
     parser.add_argument("--json", action="store_true", help="print the comparison as JSON")
     options, others = parser.parse_known_args()
     if options.seeds < 1:

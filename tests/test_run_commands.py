@@ -501,25 +501,37 @@ def experiment(
     return script.experiment(), given
 
 
-def test_the_seeds_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seeds_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
     code, given = experiment("--dataset nasdaq100 --seeds 2 --no-dek", monkeypatch)
     folders = [f"out/experiment/nasdaq100-no-dek-{seed}" for seed in range(2)]
     assert code == 0 and given[-1] == ["compare", *folders]
     runs = [parsed(words) for words in given[:-1]]
+    seal = (tmp_path / "out" / "experiment" / "seal").read_text().strip()
+    assert len(seal) == 32, "drawn once for all runs"
     assert runs == [
-        preset("quick", data="nasdaq100", seed=seed, hle=False, lle=False) for seed in range(2)
+        preset("quick", data="nasdaq100", seed=seed, seal=seal, hle=False, lle=False)
+        for seed in range(2)
     ]
     assert build_parser().parse_args(given[1]).reuse == [Path(folders[0])]
+    again = experiment("--dataset nasdaq100 --seeds 2 --no-dek", monkeypatch)[1]
+    assert again == given, "the same command goes on with the same seal"
+    with pytest.raises(SystemExit, match="was begun with"):
+        experiment("--seal another", monkeypatch)
 
 
-def test_an_experiment_of_several_arms_and_one_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_of_several_arms_and_one_that_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
     arms = "full no-dek random best-of-n static-only"
     _, given = experiment(
-        f"--dataset csi100 --seeds 1 --preset tiny --out x --arms {arms} --json --epsilon 0.2",
+        f"--dataset csi100 --seeds 1 --preset tiny --out x --arms {arms} --json --epsilon 0.2"
+        " --seal repeated",
         monkeypatch,
     )
     runs = [parsed(words) for words in given[:-1]]
-    base = preset("tiny", data="csi100", epsilon=0.2)
+    base = preset("tiny", data="csi100", epsilon=0.2, seal="repeated")
     assert runs == [
         base,
         replace(base, hle=False, lle=False),

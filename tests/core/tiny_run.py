@@ -18,6 +18,7 @@ LLM_TESTS = Path(__file__).resolve().parents[1] / "llm"
 DATA = "tiny_bars"
 SMALL: Mapping[str, Any] = {
     "data": DATA,
+    "seal": "tiny",
     "arm": "random",
     "seeds": (1, 2, 3),
     "horizon": 20,

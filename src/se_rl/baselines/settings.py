@@ -22,6 +22,12 @@ class BaselinesConfig:
     split: Literal["all", "train", "valid", "test"] = option(
         "test", "which dates to execute on", choices=SPLITS
     )
+    seal: str | None = option(
+        None,
+        "synthetic sets: the seal that days after the train days follow from "
+        "(none: the evaluated run's own, else public practice days)",
+        metavar="TEXT",
+    )
     symbols: tuple[str, ...] = option((), "execute for these symbols only", metavar="SYMBOL")
     horizon: int | Literal["session"] = option(
         240, "bars an order may take, or 'session'", metavar="N|session"

@@ -14,6 +14,7 @@ from se_rl.environments.costs import Costs
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import Orders, order_pairs
 from se_rl.scoring.order_scores import Panel, Score
+from se_rl.seal import PUBLIC, check_seal
 
 BOUND = "foresight bound"
 
@@ -58,7 +59,9 @@ def open_task(
 ) -> tuple[DataSet, BaselineTask]:
     """The data set that a configuration names, and the task on it."""
     say(f"loading {config.data}")
-    dataset = load_dataset(config.data)
+    if config.seal is not None:
+        check_seal(config.seal)
+    dataset = load_dataset(config.data, seal=config.seal or PUBLIC)
     data = dataset.data
     horizon = None if config.horizon == "session" else config.horizon
     dates = dataset.dates(config.split)

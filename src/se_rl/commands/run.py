@@ -20,6 +20,7 @@ WORTH_AN_OPTION = (
     "llm",
     "scenario",
     "seed",
+    "seal",
     "arm",
     "estimator",
     "iterations",

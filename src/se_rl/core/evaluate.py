@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from se_rl.baselines import schedules
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import Fitted, fit_on_train, open_task, results_table
 from se_rl.config import ConfigError, to_dict
+from se_rl.core.preparation import SEAL
 from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
@@ -28,6 +30,7 @@ from se_rl.scoring.checks import bound_checks, identity_checks, require
 from se_rl.scoring.execution import Actor
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import play
+from se_rl.seal import Seal
 
 POLICY = "*.policy"
 OWN_SCALES = "features are scaled by the evaluated days themselves: the data has no train days"
@@ -42,6 +45,7 @@ def evaluate_policy(
 ) -> dict[str, Any]:
     """Execute the configured orders with a saved policy (a file, or a folder that holds one)."""
     path = policy_path(place)
+    config = replace(config, seal=config.seal or _seal_of_run(path.parent))
     facts = read_weights(path)[1]
     with ExitStack() as stack:
         sandbox = None
@@ -80,6 +84,16 @@ def evaluate_policy(
     results = results_table(config, dataset, fitted, [*scores, bound], checks)
     about = {key: facts.get(key) for key in ("name", "world", "trained_on", "seed", "work")}
     return results | {"policy": about | {"file": str(path), "isolation": isolation}}
+
+
+def _seal_of_run(place: Path) -> str | None:
+    """The seal of the run in this folder; None where it holds none."""
+    folder = RunFolder(place)
+    if not folder.archive.exists():
+        return None
+    with Archive.open(folder.archive, blobs=folder.blobs, read_only=True) as archive:
+        stored = archive.find(SEAL)
+    return None if stored is None else Seal(stored.get("text", "")).text
 
 
 def _opening(

@@ -23,7 +23,8 @@ from se_rl.scoring.final_test import over
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.standing import Array
-from se_rl.scoring.validation import TEST_SEED, simulated
+from se_rl.scoring.validation import TEST_MARKETS, simulated
+from se_rl.seal import Seal, sealed_seed
 
 Policies = Mapping[str, Sequence[Open]]
 """For each method the policies of its training seeds."""
@@ -76,6 +77,7 @@ def history_table(
     config: RunConfig,
     policies: Policies,
     *,
+    seal: Seal,
     agents: int = 1,
     benchmark: Literal["vwap", "twap"] = "vwap",
     say: Callable[[str], None],
@@ -84,7 +86,11 @@ def history_table(
     self-checked.
     """
     table = BaselinesConfig(
-        data=config.data, split="test", horizon=config.horizon, benchmark=benchmark
+        data=config.data,
+        split="test",
+        horizon=config.horizon,
+        benchmark=benchmark,
+        seal=seal.text,
     )
     learned = LearnedMethods(policies, agents=agents)
     found = run_baselines(table, others=learned, per_order=True, say=say)
@@ -105,6 +111,7 @@ def market_tables(
     config: RunConfig,
     policies: Policies,
     *,
+    seal: Seal,
     agents: int,
     grid: ConstantSchedule,
     say: Callable[[str], None],
@@ -113,10 +120,11 @@ def market_tables(
     constant schedule.
     """
     tables: dict[str, dict[str, SimulatedRow]] = {}
+    seed = sealed_seed(seal.text, TEST_MARKETS)
     for impact in (1, 2):
         say(f"simulated markets, orders of {impact}x the usual size")
         world, episodes = simulated(
-            config, agents, seed=TEST_SEED, orders=config.rungs.last.episodes, impact=impact
+            config, agents, seed=seed, orders=config.rungs.last.episodes, impact=impact
         )
         constant = execute(world, grid, episodes)
         schedule = {"schedule": grid.words(world.takes_price)}

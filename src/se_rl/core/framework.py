@@ -24,7 +24,8 @@ class SERLConfig:
     `max_inner_iterations` is the number of PPO updates of a search training (screens get a third,
     the last rung three times it); where that is less than the preset's, as many fewer simulated
     orders are trained and scored on. `llm_model_name` is an embedded model, a folder, or URL#MODEL;
-    None is the embedded default.
+    None is the embedded default. `seal` repeats the sealed draws of another run; None draws a
+    secret.
     """
 
     dataset: str = "nasdaq100"
@@ -41,6 +42,7 @@ class SERLConfig:
     lora_rank: int = 16
     lora_alpha: int = 32
     seed: int = 0
+    seal: str | None = None
 
     def __post_init__(self) -> None:
         static, dynamic = self.static_env_weight, self.dynamic_env_weight
@@ -62,6 +64,7 @@ class SERLConfig:
             data=self.dataset,
             llm=self.llm_model_name or quick.llm,
             seed=self.seed,
+            seal=self.seal,
             iterations=self.max_outer_iterations,
             work=work,
             bank=max(FEWEST, round(share * quick.bank)),

@@ -5,13 +5,14 @@ train in, and the kit.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from se_rl.baselines.passive_grid import best_constant
+from se_rl.config import ConfigError
 from se_rl.core.provenance import data_facts
 from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
@@ -31,7 +32,10 @@ from se_rl.rl.policy import Neutral
 from se_rl.rl.training_worlds import dynamic_world
 from se_rl.scoring.execution import ConstantSchedule
 from se_rl.scoring.validation import Validation
+from se_rl.seal import Seal
 
+SEAL = "seal"
+"""Kind and key of the event that holds a run's seal."""
 GRID_EPISODES = 256
 """Simulated episodes, at most, on which constant schedules are tried."""
 
@@ -51,16 +55,31 @@ class RunData:
         return "vwap" if self.train.volume is not None else "twap"
 
 
-def load_run_data(config: RunConfig) -> RunData:
+def load_run_data(config: RunConfig, seal: Seal) -> RunData:
     """Read the data set and leave its test days behind: nothing that is returned holds one."""
-    dataset = load_dataset(config.data)
+    dataset = load_dataset(config.data, seal=seal.text)
     facts = data_facts(dataset)
     valid_dates = dataset.dates("valid")
     train = dataset.split("train")
     scales = FeatureScales.fit(train)
     known_days = dataset.data.select(dates=np.concatenate([dataset.dates("train"), valid_dates]))
-    validation = Validation(config, known_days, dates=valid_dates, scales=scales)
+    validation = Validation(config, known_days, dates=valid_dates, scales=scales, seal=seal.text)
     return RunData(facts, train, scales, validation)
+
+
+def run_seal(config: RunConfig, archive: Archive) -> Seal:
+    """The seal of the run in this archive; that of a new run is stored before it is used."""
+    stored = archive.find(SEAL)
+    if stored is not None:
+        return Seal(stored.get("text", ""), stored.get("origin", ""))
+    if archive.find("run_started") is not None:
+        raise ConfigError(
+            f"the run in {archive.place} has no seal: an older se-rl began it; "
+            "finish it with that one, or choose another --out"
+        )
+    seal = Seal.draw() if config.seal is None else Seal(config.seal, "given")
+    archive.append(SEAL, SEAL, asdict(seal))
+    return seal
 
 
 class TrainingMarkets:

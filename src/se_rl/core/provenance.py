@@ -17,6 +17,7 @@ from se_rl.data.market_data import DataError, MarketData
 PACKAGE = Path(__file__).parent.parent
 SCORES_DEPEND_ON = (
     "config.py",
+    "seal.py",
     "data",
     "market",
     "environments",
@@ -42,6 +43,7 @@ EXCEPT = (
     "llm/commands.py",
     "llm/fetching.py",
     "scoring/comparison.py",
+    "scoring/sealed_draws.py",
     "scoring/future_blind.py",
     "core/by_hand.py",
     "core/evaluate.py",
@@ -65,6 +67,7 @@ def data_facts(dataset: DataSet) -> dict[str, Any]:
         "name": dataset.name,
         "synthetic": data.provenance.synthetic,
         "sha256": data_hash(data),
+        "train_sha256": bars_hash(dataset.split("train")),
         "symbols": len(data.symbols),
         "first_date": int(data.dates[0]),
         "last_date": int(data.dates[-1]),
@@ -76,6 +79,11 @@ def data_hash(data: MarketData) -> str:
     """The digest of the file that the bars come from, or of the bars themselves."""
     if data.provenance.sha256:
         return data.provenance.sha256
+    return bars_hash(data)
+
+
+def bars_hash(data: MarketData) -> str:
+    """The digest of the bars themselves."""
     digest = hashlib.sha256()
     for array in (data.open, data.high, data.low, data.close, data.volume):
         if array is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from se_rl.config import ConfigError, load_yaml
 from se_rl.core.fraud import check_design
+from se_rl.core.preparation import SEAL
 from se_rl.core.run import Run
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation
@@ -182,9 +183,15 @@ def _trainings(archive: Archive, candidate: Candidate, rung: int | None) -> list
 
 
 def _scratch_archive(stack: ExitStack, archive: Archive) -> Archive:
-    """An archive of its own for what is made again, with the run's neutral schedule."""
+    """An archive of its own for what is made again, with the run's seal and neutral schedule."""
+    if archive.find(SEAL) is None:
+        raise ConfigError(
+            f"the run in {archive.place} has no seal: an older se-rl made it; "
+            "replay it with that one"
+        )
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     scratch = stack.enter_context(Archive.open(folder / "again.sqlite"))
-    if (neutral := archive.find("neutral")) is not None:
-        scratch.append("neutral", "neutral", neutral)
+    for name in (SEAL, "neutral"):
+        if (stored := archive.find(name)) is not None:
+            scratch.append(name, name, stored)
     return scratch

@@ -22,7 +22,7 @@ from se_rl.core.designers import Designers
 from se_rl.core.fraud import check_finalists
 from se_rl.core.iteration_summary import summarise
 from se_rl.core.operators import hashes
-from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit
+from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
 from se_rl.core.provenance import code_hash
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
@@ -96,7 +96,8 @@ class Run:
         self.left = left
         workers = workers or max(1, len(os.sched_getaffinity(0)))
         say(f"loading {config.data}")
-        data = load_run_data(config)
+        self.seal = run_seal(config, archive)
+        data = load_run_data(config, self.seal)
         self.facts = data.facts
         self.scales = data.scales
         self.benchmark = data.benchmark
@@ -158,7 +159,7 @@ class Run:
     @cached_property
     def fraud_trials(self) -> FraudTrials:
         """The plays of the fraud check, made when the first finalist is checked."""
-        return self.training_pool.validation.fraud_trials(self.config.seed)
+        return self.training_pool.validation.fraud_trials()
 
     @property
     def code(self) -> str:

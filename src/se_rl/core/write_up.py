@@ -25,6 +25,7 @@ from se_rl.records.results import (
     ModelUse,
     RunResults,
     RunTimes,
+    SealUsed,
     SeedsUsed,
     SimulatedRow,
 )
@@ -65,6 +66,7 @@ def write_up(
             lambda: final_tables.history_table(
                 run.config,
                 policies,
+                seal=run.seal,
                 agents=pool.validation.agents,
                 benchmark=run.benchmark,
                 say=run.say,
@@ -124,6 +126,7 @@ def _results(
         selection=selection,
         learning=final_test.learning(ladder, champion),
         seeds=SeedsUsed(config.seed, tuple(range(config.rungs.last.seeds))),
+        seal=SealUsed(run.seal.origin, run.seal.text),
         isolation=_isolation(run),
         llm=ModelUse(
             config.designer,
@@ -150,7 +153,12 @@ def _dynamic(run: Run, policies: final_tables.Policies) -> dict[str, dict[str, S
     agents = run.training_pool.validation.agents
     return run.training_pool.with_retries(
         lambda: final_tables.market_tables(
-            run.config, policies, agents=agents, grid=run.markets.grid, say=run.say
+            run.config,
+            policies,
+            seal=run.seal,
+            agents=agents,
+            grid=run.markets.grid,
+            say=run.say,
         )
     )
 

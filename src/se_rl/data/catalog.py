@@ -4,7 +4,7 @@ be fitted on."""
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from se_rl.data.books import BookHistory
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import ReadOptions, read_bars
 from se_rl.data.store import write_bars
-from se_rl.data.synthetic import UNIVERSES, synthetic_market
+from se_rl.data.synthetic import UNIVERSES, SealedDays, synthetic_market
+from se_rl.seal import PUBLIC
 
 Dates = npt.NDArray[np.int32]
 SPLITS = ("all", "train", "valid", "test")
@@ -25,6 +26,8 @@ SHARES = (
     0.2,
 )  # of the sessions for train and valid where a set has no dates of its own; test takes the rest
 GAP_SESSIONS = 1
+PRACTICE = f"practice days: all days follow from the seal {PUBLIC!r}, which everybody knows"
+"""What is said of a synthetic set without a seal of its own."""
 
 
 @dataclass(frozen=True)
@@ -118,9 +121,9 @@ def data_home() -> Path:
     return Path(os.environ.get("SE_RL_HOME", Path.home() / ".local" / "share" / "se-rl")) / "data"
 
 
-def load_dataset(spec: str, options: ReadOptions | None = None) -> DataSet:
+def load_dataset(spec: str, options: ReadOptions | None = None, *, seal: str = PUBLIC) -> DataSet:
     """A set by path, by the name it was imported under, or `csi100`/`nasdaq100` (synthetic unless
-    imported)."""
+    imported). The days of a synthetic set after its train days follow from the seal."""
     path = Path(spec).expanduser()
     if path.suffix or path.exists():
         return DataSet(read_any(path, options or ReadOptions()), path)
@@ -128,11 +131,24 @@ def load_dataset(spec: str, options: ReadOptions | None = None) -> DataSet:
     if imported.exists():
         return DataSet(read_any(imported, options or ReadOptions()), imported)
     if spec in UNIVERSES:
-        return DataSet(synthetic_market(UNIVERSES[spec], name=spec))
+        return DataSet(_universe(spec, seal))
     known = ", ".join(sorted({*UNIVERSES, *imported_names()}))
     raise DataError(
         f"data {spec!r} is neither a file nor a known set; give a path, or one of: {known}"
     )
+
+
+def _universe(name: str, seal: str) -> MarketData:
+    """A synthetic universe, sealed after its train days; the public seal leaves all days as its
+    own seed makes them, and says so."""
+    config = UNIVERSES[name]
+    if seal != PUBLIC:
+        days = np.arange(config.sessions, dtype=np.int32)
+        sealed = SealedDays(len(split_dates(days)["train"]), seal)
+        return synthetic_market(config, name=name, sealed=sealed)
+    market = synthetic_market(config, name=name)
+    notes = (*market.provenance.notes, PRACTICE)
+    return replace(market, provenance=replace(market.provenance, notes=notes))
 
 
 def imported_names() -> list[str]:

@@ -21,6 +21,11 @@ high volume, is undone, most of it within a quarter of an hour. The market's own
 undone. A cross-sectional ridge forecast on 60 sessions x 100 names gains about 1 to 1.7 bps over
 TWAP at 240 minutes from it, and nothing without it.
 
+Sealed days. The days of a universe after its train split can follow from a run's seal: the train
+days stay as they are bit for bit, whatever the seal, and later days are drawn by the same generator
+from new random streams (HMAC of the seal). Prices and volatilities carry over from the last train
+day; what a name is like (liquidity, beta, usual volume) is the same for all seals.
+
 Spread: the larger of one tick (0.01) and 6 to 2 bps (least to most liquid name) x the root of the
 volatility's shape. Size at the best price: 0.08 % of a usual day's shares divided by the spread in
 ticks, with lognormal noise.
@@ -33,21 +38,26 @@ from math import gcd
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from se_rl.data.calendar import CHINA, US, session_grid
 from se_rl.data.market_data import Array, DataError, MarketData, Provenance
+from se_rl.data.synthetic_draws import (
+    STEPS,
+    TAIL_DEGREES,
+    Both,
+    MinuteDraws,
+    NameDraws,
+    SealedDays,
+)
+from se_rl.data.synthetic_prices import log_volatilities, print_bars
 from se_rl.data.venues import QUANTILES, VENUES, Venue
+from se_rl.seal import seal_digest
 
-STEPS = 5
-"""Price moves, and prints, inside a minute."""
 REVERSAL = 0.11
 """Share of a stock-specific move on mean volume that is undone later."""
-_REVERSAL_MINUTES, _SURPRISE_CAP = 5.0, 3.0
+_SURPRISE_CAP = 3.0
 _VOLATILITY_MINUTES = np.array([5.0, 100.0, 2_000.0])
-_TAIL_DEGREES = 7.0
-_TAIL_CAP = 5.0  # this limit and the next are symmetric: no drift comes from them
-_MOVE_LIMIT = 0.1
+_TAIL_CAP = 5.0  # symmetric, as the limit of a move: no drift comes from them
 _VOLUME_NOISE_SD, _SIZE_NOISE_SD = 0.55, 0.7
 # a minute that usually trades x times this is silent with probability exp(-x)
 _MONEY_PER_PRINT = 100e3
@@ -100,35 +110,32 @@ nothing to predict."""
 
 
 def synthetic_market(
-    config: SyntheticConfig = UNIVERSES["nasdaq100"], *, name: str = "synthetic"
+    config: SyntheticConfig = UNIVERSES["nasdaq100"],
+    *,
+    name: str = "synthetic",
+    sealed: SealedDays | None = None,
 ) -> MarketData:
     """The market of a configuration, bit for bit the same each time; symbol k does not depend on
-    how many there are."""
+    how many there are. Days that are `sealed` follow from their seal."""
     venue = VENUES[config.exchange]
     grid = session_grid(config.exchange, bar_minutes=config.bar_minutes)
     shape = (config.symbols, config.sessions, len(grid))
     bars, spreads, sizes = np.empty((6, *shape)), np.empty(shape), np.empty((2, *shape, 1))
     rng = np.random.default_rng((config.seed, 0))
     places = (rng.random(2) + np.outer(np.arange(config.symbols), _SPREAD_OUT)) % 1.0
-    market = _minutes(venue, venue.market_bps, rng, sessions=config.sessions)
+    market = _market(config, rng, sealed)
     for k, (liquidity, dearness) in enumerate(places):
-        rng = np.random.default_rng((config.seed, k + 1))
         price = np.exp(np.interp(dearness, QUANTILES, np.log(venue.first_price)))
         day_shares = np.exp(np.interp(liquidity, QUANTILES, np.log(venue.day_money))) / price
+        draws = _name_draws(config, k, len(grid), sealed)
         _fill_bars(
-            bars[:, k],
-            rng,
-            venue=venue,
-            market=market,
-            price=price,
-            day_shares=day_shares,
-            config=config,
+            bars[:, k], draws, market=market, price=price, day_shares=day_shares, config=config
         )
         spreads[k] = _spread(
             bars[3, k], venue, spread_bps=6.0 - 4.0 * liquidity, bar_minutes=config.bar_minutes
         )
         depth = 8e-4 * day_shares * _TICK / spreads[k]
-        noise = np.exp(_SIZE_NOISE_SD * rng.standard_normal((2, *shape[1:])))
+        noise = np.exp(_SIZE_NOISE_SD * draws.used.sizes)
         sizes[:, k, :, :, 0] = venue.lot * np.ceil(depth * noise / venue.lot)
     open_, high, low, close, volume, amount = bars
     return MarketData(
@@ -146,16 +153,22 @@ def synthetic_market(
         ask=close + spreads / 2,
         bid_sizes=sizes[0],
         ask_sizes=sizes[1],
-        provenance=Provenance(name, synthetic=True, adjusted=True, notes=(_note(config),)),
+        provenance=Provenance(name, synthetic=True, adjusted=True, notes=_notes(config, sealed)),
     )
 
 
-def _note(config: SyntheticConfig) -> str:
+def _notes(config: SyntheticConfig, sealed: SealedDays | None) -> tuple[str, ...]:
     structure = (
         "on (stock-specific reversal)" if config.predictable else "off (prices are a martingale)"
     )
-    return (
+    made = (
         f"synthetic {config.exchange} market, seed {config.seed}, predictable structure {structure}"
+    )
+    if sealed is None:
+        return (made,)
+    return (
+        made,
+        f"days from session {sealed.first + 1} on follow from seal {seal_digest(sealed.seal)[:8]}",
     )
 
 
@@ -180,117 +193,92 @@ class _Minutes:
     tail: Array
 
 
+def _market(
+    config: SyntheticConfig, rng: np.random.Generator, sealed: SealedDays | None
+) -> Both[_Minutes]:
+    """The moves that all names share."""
+    venue = VENUES[config.exchange]
+    draws = MinuteDraws.draw(rng, config.sessions, venue.minutes)
+    public = _minutes(venue, venue.market_bps, draws)
+    if sealed is None:
+        return Both(public, public)
+    stream = sealed.stream(config.exchange, config.seed, 0)
+    later = MinuteDraws.draw(stream, config.sessions - sealed.first, venue.minutes)
+    return Both(_minutes(venue, venue.market_bps, draws.until(sealed.first, later)), public)
+
+
+def _name_draws(
+    config: SyntheticConfig, k: int, bars: int, sealed: SealedDays | None
+) -> Both[NameDraws]:
+    """The draws of symbol k."""
+    minutes = VENUES[config.exchange].minutes
+    rng = np.random.default_rng((config.seed, k + 1))
+    public = NameDraws.draw(rng, config.sessions, minutes, bars=bars)
+    if sealed is None:
+        return Both(public, public)
+    stream = sealed.stream(config.exchange, config.seed, k + 1)
+    later = NameDraws.draw(stream, config.sessions - sealed.first, minutes, bars=bars)
+    return Both(public.until(sealed.first, later), public)
+
+
 def _minutes(
-    venue: Venue,
-    move_bps: float,
-    rng: np.random.Generator,
-    *,
-    sessions: int,
-    common: Array | float = 0.0,
+    venue: Venue, move_bps: float, draws: MinuteDraws, *, common: Array | float = 0.0
 ) -> _Minutes:
     """Symmetric moves of about `move_bps` a minute.
 
     `common` is log volatility shared with others.
     """
-    shape = (sessions, venue.minutes)
-    shocks = rng.standard_normal((sessions * venue.minutes, len(_VOLATILITY_MINUTES)))
-    own = _log_volatility(shocks, np.exp(-1 / _VOLATILITY_MINUTES), np.array(venue.volatility_sds))
+    shape = draws.gamma.shape
+    shocks = draws.shocks.reshape(-1, len(_VOLATILITY_MINUTES))
+    own = log_volatilities(shocks, np.exp(-1 / _VOLATILITY_MINUTES), np.array(venue.volatility_sds))
     log_volatility = own.reshape(shape) + common
-    tail = np.sqrt((_TAIL_DEGREES / 2 - 1) / rng.standard_gamma(_TAIL_DEGREES / 2, shape))
+    tail = np.sqrt((TAIL_DEGREES / 2 - 1) / draws.gamma)
     np.minimum(tail, _TAIL_CAP, out=tail)
     # The first step after a break is the break's move: the gap shows in the open, before any print.
     steps = np.repeat(venue.shape(venue.volatility)[:, None] / np.sqrt(STEPS), STEPS, axis=1)
     for minute, scale in venue.gaps.items():
         steps[minute, 0] = scale
-    moves = rng.standard_normal((*shape, STEPS))
-    moves *= steps
+    moves = draws.moves * steps
     moves *= (1e-4 * move_bps * tail * np.exp(log_volatility))[:, :, None]
     return _Minutes(moves, log_volatility, tail)
 
 
-@njit(cache=True)
-def _log_volatility(shocks: Array, persistence: Array, sds: Array) -> Array:
-    """Sum of stationary first-order autoregressions, one for each column of shocks."""
-    state = sds * shocks[0]
-    innovation = sds * np.sqrt(1.0 - persistence**2)
-    total = np.empty(len(shocks))
-    for n in range(len(shocks)):
-        total[n] = 0.0
-        for j in range(len(state)):
-            if n:
-                state[j] = persistence[j] * state[j] + innovation[j] * shocks[n, j]
-            total[n] += state[j]
-    return total
-
-
 def _fill_bars(
     bars: Array,
-    rng: np.random.Generator,
+    draws: Both[NameDraws],
     *,
-    venue: Venue,
-    market: _Minutes,
+    market: Both[_Minutes],
     price: float,
     day_shares: float,
     config: SyntheticConfig,
 ) -> None:
-    """Draw one name and write its bars.
+    """Write the bars of one name.
 
     [open, high, low, close, volume, amount] x session x bar.
     """
-    move_bps, beta = np.array([venue.specific_bps, 1.0]) * np.exp(
-        [0.3, 0.25] * rng.standard_normal(2)
-    )
-    own = _minutes(
-        venue, move_bps, rng, sessions=config.sessions, common=0.5 * market.log_volatility
-    )
-    noise = rng.standard_normal(own.tail.shape)
-    surprise = own.tail * np.exp(own.log_volatility + _VOLUME_NOISE_SD * noise)
-    surprise /= surprise.mean()  # a size, free of signs: it tells nothing about where prices go
+    venue = VENUES[config.exchange]
+    move_bps, beta = np.array([venue.specific_bps, 1.0]) * np.exp([0.3, 0.25] * draws.public.traits)
+    own, surprise = _surprise(venue, move_bps, draws.used, market.used)
+    usual_surprise = surprise.mean()
+    if draws.is_sealed:
+        usual_surprise = _surprise(venue, move_bps, draws.public, market.public)[1].mean()
+    surprise /= usual_surprise
     profile = venue.shape(venue.volume)
     usual = day_shares * profile / profile.sum()
     step_shares = venue.lot * np.ceil(usual * surprise / STEPS / venue.lot)
-    silent = rng.random(surprise.shape) < np.exp(-usual * price / _MONEY_PER_PRINT)
+    silent = draws.used.silence < np.exp(-usual * price / _MONEY_PER_PRINT)
     silent[:, 0] = False  # the opening auction always prints
     step_shares[silent] = 0.0
     undone = (REVERSAL if config.predictable else 0.0) * np.minimum(surprise, _SURPRISE_CAP)
-    _print_bars(bars, price, beta, market.moves, own.moves, step_shares, undone, config.bar_minutes)
+    print_bars(
+        bars, price, beta, market.used.moves, own.moves, step_shares, undone, config.bar_minutes
+    )
 
 
-@njit(cache=True)
-def _print_bars(
-    bars: Array,
-    price: float,
-    beta: float,
-    market: Array,
-    specific: Array,
-    step_shares: Array,
-    undone: Array,
-    bar_minutes: int,
-) -> None:
-    """Walk the price through every step; `undone` is the share of a minute's specific move that the
-    pull takes back."""
-    for day in range(specific.shape[0]):
-        transient = 0.0
-        for minute in range(specific.shape[1]):
-            bar = minute // bar_minutes
-            if minute % bar_minutes == 0:
-                bars[:4, day, bar] = price
-                bars[4:, day, bar] = 0.0
-            shares = step_shares[day, minute]
-            if shares == 0.0:
-                continue
-            pull = transient / _REVERSAL_MINUTES
-            own = 0.0
-            for step in range(STEPS):
-                own += specific[day, minute, step]
-                move = beta * market[day, minute, step] + specific[day, minute, step] - pull / STEPS
-                price *= 1.0 + min(max(move, -_MOVE_LIMIT), _MOVE_LIMIT)
-                if bars[4, day, bar] == 0.0:
-                    bars[:3, day, bar] = price
-                bars[1, day, bar] = max(bars[1, day, bar], price)
-                bars[2, day, bar] = min(bars[2, day, bar], price)
-                bars[3, day, bar] = price
-                bars[4, day, bar] += shares
-                bars[5, day, bar] += shares * price
-            # The overnight move, which sits in the first minute, is not taken back.
-            transient = transient - pull + undone[day, minute] * own if minute else 0.0
+def _surprise(
+    venue: Venue, move_bps: float, draws: NameDraws, market: _Minutes
+) -> tuple[_Minutes, Array]:
+    """A name's own moves, and its volume [session, minute] over the usual one, up to a scale: a
+    size, free of signs, which tells nothing about where prices go."""
+    own = _minutes(venue, move_bps, draws.minutes, common=0.5 * market.log_volatility)
+    return own, own.tail * np.exp(own.log_volatility + _VOLUME_NOISE_SD * draws.volumes)

@@ -117,6 +117,7 @@ class TrainingPool:
             config.worlds,
             config.participation,
             config.dynamic_horizon,
+            self.validation.markets_digest,
         ]
         return key_of(
             sorted(job.candidate.modules.items()),

@@ -194,6 +194,14 @@ class SeedsUsed:
 
 
 @dataclass(frozen=True)
+class SealUsed:
+    """The secret that the sealed draws follow from, and whether it was drawn or given."""
+
+    origin: str = ""
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class ModelUse:
     """Who designed, and what that took."""
 
@@ -212,6 +220,7 @@ class DataFacts:
     name: str = ""
     synthetic: bool = False
     sha256: str = ""
+    train_sha256: str = ""
     symbols: int | None = None
     first_date: int | None = None
     last_date: int | None = None
@@ -261,6 +270,7 @@ class RunResults:
     fraud_checks: Mapping[str, FraudCheck] = field(default_factory=dict)
     learning: LearningCurve = field(default_factory=LearningCurve)
     seeds: SeedsUsed = field(default_factory=SeedsUsed)
+    seal: SealUsed = field(default_factory=SealUsed)
     isolation: str = ""
     llm: ModelUse = field(default_factory=ModelUse)
     data: DataFacts = field(default_factory=DataFacts)

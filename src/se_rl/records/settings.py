@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from se_rl.config import ConfigError, option, settings
 from se_rl.records.rungs import Rungs
+from se_rl.seal import check_seal
 
 SINGLE = ("reward", "network", "imagination")
 MULTI = ("reward", "network", "communication", "profiling", "imagination")
@@ -67,6 +68,9 @@ class RunConfig:
     )
     seed: int = option(
         0, "seed of the search; trainings use seeds 0, 1, ... of their own", metavar="N"
+    )
+    seal: str | None = option(
+        None, "repeat the sealed draws of another run (none: a secret is drawn)", metavar="TEXT"
     )
     arm: Literal["full", "best-of-n", "frozen", "random"] = option(
         "full", "who designs: the whole kit, or a control at the same budget", choices=ARMS
@@ -150,6 +154,8 @@ class RunConfig:
                 raise ConfigError(
                     f"{name} is {getattr(self, name)}; give 3 numbers, one for each rung"
                 )
+        if self.seal is not None:
+            check_seal(self.seal)
         if self.worlds == "both" and self.static_share < 0.5:
             raise ConfigError(
                 f"static_share is {self.static_share}; history carries from 0.5 to 1 of the score"

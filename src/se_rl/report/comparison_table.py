@@ -38,6 +38,7 @@ def print_comparison(comparison: Comparison, *, console: Console | None = None) 
         tests = map(_test, comparison.tests)
         console.print(text_table("differences between arms, bps", TEST_COLUMNS, tests))
     fair = "" if comparison.equal_budget else "; the runs' BUDGETS DIFFER: this is no fair test"
+    say(console, comparison.basis, style="dim")
     say(console, f"SPA p that no arm beats TWAP: {p_value(comparison.spa_p)}{fair}", style="dim")
 
 

@@ -90,6 +90,8 @@ def _small_print(results: RunResults) -> Iterator[str]:
         f"seeds: search {results.seeds.search}, trainings {trainings or 'none'}; "
         f"isolation: {results.isolation}; test openings: {results.test_openings}"
     )
+    if results.seal.text:
+        yield f"seal: {results.seal.origin} ({results.seal.text})"
     llm = results.llm
     adapter = f", adapter {llm.adapter}" if llm.adapter else ""
     yield (

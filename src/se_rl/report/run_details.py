@@ -16,6 +16,7 @@ from se_rl.modules.kinds import KINDS
 from se_rl.records.enhancement import InstructionCredit
 from se_rl.records.entries import Evaluation
 from se_rl.records.plain import from_plain
+from se_rl.records.results import RunResults
 from se_rl.report.design_rows import prompt_of
 from se_rl.report.evolution_chart import MARKS
 from se_rl.report.page_numbers import iso_date, plain, signed
@@ -257,6 +258,7 @@ def provenance(run: RunRecord) -> Pairs:
         "designer": designer(run),
         "seed": started.get("seed"),
         "training seeds": ", ".join(map(str, trainings)),
+        "seal": _seal(results) if results else "published with the results",
         "isolation": results.isolation if results else started.get("isolation"),
         "test openings": run.archive.test_openings(),
         "stop reason": results.stop_reason if results else "",
@@ -264,6 +266,11 @@ def provenance(run: RunRecord) -> Pairs:
         "code hash": started.get("code_hash"),
     }
     return [(name, str(value)) for name, value in rows.items() if value not in ("", None)]
+
+
+def _seal(results: RunResults) -> str:
+    """Where the seal comes from, and what it is."""
+    return f"{results.seal.origin}: {results.seal.text}" if results.seal.text else ""
 
 
 def designer(run: RunRecord) -> str:

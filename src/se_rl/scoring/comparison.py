@@ -28,8 +28,10 @@ from se_rl.records.results import (
 from se_rl.records.results_file import read_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.scoring.final_test import over
+from se_rl.scoring.sealed_draws import difference, over_draws
 from se_rl.scoring.standing import Array
-from se_rl.scoring.statistics import clustered_mean, spa_p_value
+from se_rl.scoring.statistics import Estimate, clustered_mean, spa_p_value
+from se_rl.seal import seal_digest
 
 BUDGET = (
     "iterations",
@@ -48,7 +50,7 @@ LEVEL = 0.05
 @dataclass(frozen=True)
 class ComparedRun:
     """One run of a comparison; `simulated_over_default` is by order size, `by_day` holds the means
-    of the test days.
+    of the test days, `seal` is the digest of the run's seal.
     """
 
     name: str
@@ -66,6 +68,7 @@ class ComparedRun:
     minutes: float
     spa_p: float
     by_day: Mapping[str, tuple[int | float, ...]]
+    seal: str = ""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class ArmResult:
 
 @dataclass(frozen=True)
 class ArmDifference:
-    """What arm `a` gains over arm `b`, paired by test day."""
+    """What arm `a` gains over arm `b`: paired by test day where the runs have the same days."""
 
     a: str
     b: str
@@ -97,7 +100,8 @@ class ArmDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs on the same data side by side; `sentence` is what may be said of them."""
+    """Runs on the same data side by side; `sentence` is what may be said of them, `basis` says what
+    their errors rest on."""
 
     runs: tuple[ComparedRun, ...] = ()
     groups: tuple[ArmResult, ...] = ()
@@ -105,6 +109,10 @@ class Comparison:
     spa_p: float = math.nan
     sentence: str = ""
     equal_budget: bool = True
+    basis: str = ""
+
+
+PAIRED = "paired by test day: all runs have the same test days"
 
 
 def arm_of(config: Mapping[str, Any]) -> str:
@@ -121,28 +129,67 @@ def arm_of(config: Mapping[str, Any]) -> str:
 
 
 def compare(places: Sequence[Path]) -> Comparison:
-    """Finished runs on the same data: each one, the arms over their seeds, paired differences by
-    test day, and SPA.
+    """Finished runs on the same data: each one, the arms over their seeds, their differences, SPA.
+
+    Runs on a synthetic set with different seals have different test days: they are compared over
+    runs, without SPA.
     """
     _refuse_twice(places)
     results = [read_results(RunFolder(place).results) for place in places]
     _require_same_data(results, places)
+    same_days = all(run.data.sha256 == results[0].data.sha256 for run in results)
     rows = [_compared(run, place) for run, place in zip(results, places, strict=True)]
     by_arm: dict[str, list[ComparedRun]] = {}
     for row in rows:
         by_arm.setdefault(row.arm, []).append(row)
+    if not same_days:
+        return _over_runs(by_arm, rows, equal_budget=_have_equal_budgets(results))
     days = {arm: _mean_by_day(own) for arm, own in by_arm.items()}
     tests = [_difference(a, b, days[a] - days[b]) for a, b in combinations(days, 2)]
     groups = [_arm_result(arm, own) for arm, own in by_arm.items()]
     twap = np.array(results[0].by_day[TWAP])
-    budgets = {tuple(str(run.config[key]) for key in BUDGET) for run in results}
     return Comparison(
         runs=tuple(rows),
         groups=tuple(groups),
         tests=tuple(tests),
         spa_p=spa_p_value(twap, np.stack(list(days.values()), axis=1)),
         sentence=_sentence(groups, tests),
-        equal_budget=len(budgets) == 1,
+        equal_budget=_have_equal_budgets(results),
+        basis=PAIRED,
+    )
+
+
+def _have_equal_budgets(results: Sequence[RunResults]) -> bool:
+    budgets = {tuple(str(run.config[key]) for key in BUDGET) for run in results}
+    return len(budgets) == 1
+
+
+def _over_runs(
+    by_arm: Mapping[str, Sequence[ComparedRun]], rows: Sequence[ComparedRun], *, equal_budget: bool
+) -> Comparison:
+    """Runs whose test days are different draws: what each gains over the default there is one number
+    of its arm."""
+    found: dict[str, Estimate] = {}
+    groups = []
+    for arm, own in by_arm.items():
+        gains = [row.over_default for row in own]
+        seals = [row.seal for row in own]
+        one = over_draws(gains, seals, days=len(own[0].by_day[OURS]))
+        found[arm] = one
+        groups.append(_arm_of_runs(arm, own, mean=one.mean, ci95=one.ci95))
+    tests = []
+    for a, b in combinations(found, 2):
+        gap = difference(found[a], found[b])
+        tests.append(ArmDifference(a, b, gap.mean, gap.ci95, gap.p_value))
+    draws = len({row.seal for row in rows})
+    basis = f"over runs, not paired by day: {draws} seals, so {draws} draws of the test days"
+    return Comparison(
+        runs=tuple(rows),
+        groups=tuple(groups),
+        tests=tuple(tests),
+        sentence=_sentence(groups, tests),
+        equal_budget=equal_budget,
+        basis=basis,
     )
 
 
@@ -156,10 +203,20 @@ def _refuse_twice(places: Sequence[Path]) -> None:
 
 def _require_same_data(results: Sequence[RunResults], places: Sequence[Path]) -> None:
     for run, place in zip(results, places, strict=True):
-        if run.data.sha256 != results[0].data.sha256:
+        if not _is_same_data(run, results[0]):
             raise ConfigError(
                 f"{place} used other data than {places[0]}; compare runs on the same data"
             )
+
+
+def _is_same_data(run: RunResults, other: RunResults) -> bool:
+    """Whether two runs used the same data; synthetic sets may differ by the seal of later days."""
+    one, two = run.data, other.data
+    if one.sha256 == two.sha256:
+        return True
+    if not (one.synthetic and two.synthetic and one.train_sha256):
+        return False
+    return one.train_sha256 == two.train_sha256 and run.seal.text != other.seal.text
 
 
 def _compared(run: RunResults, place: Path) -> ComparedRun:
@@ -183,6 +240,7 @@ def _compared(run: RunResults, place: Path) -> ComparedRun:
         minutes=run.times.minutes,
         spa_p=run.spa_p,
         by_day={name: run.by_day[name] for name in (OURS, STRONG)},
+        seal=seal_digest(run.seal.text),
     )
 
 
@@ -199,13 +257,17 @@ def _arm_result(arm: str, rows: Sequence[ComparedRun]) -> ArmResult:
     ours = [np.array(row.by_day[OURS]) for row in rows]
     strong = [np.array(row.by_day[STRONG]) for row in rows]
     found = over(ours, strong, np.arange(len(ours[0]))) if len(rows) > 1 else rows[0].over_default
+    return _arm_of_runs(arm, rows, mean=float(values.mean()), ci95=found.ci95)
+
+
+def _arm_of_runs(arm: str, rows: Sequence[ComparedRun], *, mean: float, ci95: Bounds) -> ArmResult:
     simulated = [row.simulated_over_default.get("x1", math.nan) for row in rows]
     return ArmResult(
         arm=arm,
         runs=len(rows),
-        mean=float(values.mean()),
-        ci95=found.ci95,
-        by_seed=tuple(values.tolist()),
+        mean=mean,
+        ci95=ci95,
+        by_seed=tuple(row.over_default.mean for row in rows),
         score_valid=float(np.mean([row.score_valid for row in rows])),
         simulated=float(np.mean(simulated)),
         tokens=float(np.mean([row.tokens for row in rows])),

@@ -24,19 +24,22 @@ from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.standing import Array
 from se_rl.scoring.static_panel import StaticPanel, paired
+from se_rl.seal import seal_digest, sealed_seed
 
-VALID_SEED = 2
-"""Seed of the simulated episodes that the search scores on (training uses 1)."""
-FRESH_SEED = 1002
-"""Seed of the simulated episodes of the last rung."""
-TEST_SEED = 3
-"""Seed of the simulated episodes that stay sealed."""
+SEARCH_MARKETS = "simulated markets of the search"
+LAST_RUNG_MARKETS = "simulated markets of the last rung"
+TEST_MARKETS = "simulated markets of the final test"
+FRAUD_CHECK = "samples, shuffles and coins of the fraud check"
+"""What seeds are drawn from a run's seal for."""
 SEARCH_DAYS = 0.6
 """Share of the validation days that the search sees; the last rung scores on the others."""
 
 
 class Validation:
-    """Validation worlds for every rung; `data` holds no test day."""
+    """Validation worlds for every rung; `data` holds no test day.
+
+    Which simulated markets are played follows from the run's seal.
+    """
 
     def __init__(
         self,
@@ -45,8 +48,10 @@ class Validation:
         *,
         dates: npt.NDArray[np.integer],
         scales: FeatureScales,
+        seal: str,
     ) -> None:
         self.config = config
+        self.seal = seal
         self.data = data
         self.scales = scales
         self.dates = dates
@@ -67,6 +72,11 @@ class Validation:
     def agents(self) -> int:
         """Agents that trade in one book."""
         return self.config.agents if self.config.scenario == "multi" else 1
+
+    @property
+    def markets_digest(self) -> str:
+        """A name for the simulated markets that are scored on; "" where there are none."""
+        return seal_digest(self.seal) if self.config.weights["dynamic"] else ""
 
     def regimes(self, rung: Rung) -> dict[str, npt.NDArray[np.bool_]]:
         """Which pairs of orders belong to which regime."""
@@ -110,7 +120,7 @@ class Validation:
             "benchmark_price": float(benchmark),
         }
 
-    def fraud_trials(self, seed: int) -> FraudTrials:
+    def fraud_trials(self) -> FraudTrials:
         """The plays of the fraud check, on the days and simulated orders of the last rung."""
         last = self.config.rungs.last
         history = None
@@ -123,7 +133,7 @@ class Validation:
                 self.agents,
             )
         simulated_orders = self._episodes(last, 1) if self.config.weights["dynamic"] else None
-        return FraudTrials(history, simulated_orders, seed=seed)
+        return FraudTrials(history, simulated_orders, seed=sealed_seed(self.seal, FRAUD_CHECK))
 
     def _episodes(self, rung: Rung, size: int) -> tuple[DynamicWorld, Episodes]:
         """The simulated orders of a rung; rungs that are not fresh and have as many share them."""
@@ -132,7 +142,7 @@ class Validation:
             self._simulated[key] = simulated(
                 self.config,
                 self.agents,
-                seed=FRESH_SEED if rung.fresh else VALID_SEED,
+                seed=sealed_seed(self.seal, LAST_RUNG_MARKETS if rung.fresh else SEARCH_MARKETS),
                 orders=rung.episodes,
                 impact=size,
             )
