@@ -79,7 +79,8 @@ def introduction(found: Results, first: Results) -> None:
         f"{', '.join(map(str, config['seeds']))} trainings, designer {config['llm']}, "
         f"isolation {first['isolation']}. "
         f"Budgets are {'equal' if found['equal_budget'] else 'NOT equal'}. "
-        f"Code {first['code_hash'][:8]}.\n"
+        f"Code {first['code_hash'][:8]}. Compared {found['basis']}; "
+        f"the first run's seal is {first['seal']['text']} ({first['seal']['origin']}).\n"
     )
     seeds: dict[str, list[str]] = {}
     for run in found["runs"]:

@@ -25,6 +25,7 @@ from se_rl.rl.trainer import TrainConfig, Trained, train
 from se_rl.rl.training_worlds import TrainingWorldsConfig, make_worlds
 from se_rl.scoring.execution import execute
 from se_rl.scoring.order_scores import Score
+from se_rl.seal import PUBLIC
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("SE_RL_SHARED_DATA", ROOT.parent / "shared" / "data"))

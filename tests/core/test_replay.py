@@ -16,6 +16,7 @@ from se_rl.core.by_hand import score_by_hand
 from se_rl.core.replay import accepted, replay, train_again
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, design_id
+from se_rl.records.fraud import FraudCheck
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.settings import RunConfig
 
@@ -30,7 +31,10 @@ from se_rl.records.settings import RunConfig
         ({"seconds": 9.0, "attempts": 2}, True),
     ],
 )
-def test_what_is_not_the_same_again_is_told(changes: dict[str, Any], equal: bool) -> None:
+def test_what_is_not_the_same_again_is_told(
+    changes: dict[str, Any], equal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("se_rl.core.replay.check_design", lambda *_: FraudCheck(""))
     stored = [
         Evaluation("ab", rung, 0, "ok", arrays="a", policy="p", isolation="strong")
         for rung in (0, 1)
@@ -64,6 +68,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     make_data(tmp_path)
     (tmp_path / "config.yaml").write_text(dump_yaml(tiny_config(worlds="static")))
     with Archive.open(tmp_path / "archive.sqlite") as archive:
+        archive.append("seal", "seal", {"text": "tiny", "origin": "given"})
         archive.append(
             "run_started", "run_started", {"data": {"sha256": "of other bars"}, "code_hash": "c"}
         )

@@ -186,11 +186,11 @@ def test_neither_the_seal_nor_a_sealed_day_is_in_a_process_that_trains(tmp_path:
     run = new_run(tmp_path / "run", seal=SECRET)
     try:
         trainer = run.training_pool.sandbox.trainer
-        rung = run.config.rungs.last
+        long = TINY.tiny_config(work=20.0)  # still under way when its memory is searched
         call = trainer.start(
             {},
             training_worlds=training_worlds_of(run.config),
-            config=train_config(TINY.tiny_config(work=9.0), rung),
+            config=train_config(long, long.rungs.last),
             seed=0,
             neutral=run.markets.neutral(),
         )

@@ -30,12 +30,13 @@ def finished(
     seed: int = 0,
     sha256: str = "ab",
     noise: float = 0.1,
+    train: str = "",
     **changes: Any,
 ) -> Path:
     """A folder with results of a run that gained so many bps a day over TWAP, and half of it over the default."""
     ours = gain + noise * LUCK[seed]
     over = float(ours.mean()) / 2
-    estimate = {"mean": over, "ci95": [over - 0.3, over + 0.3]}
+    estimate = {"mean": over, "se": 0.15, "ci95": [over - 0.3, over + 0.3]}
     config = RunConfig(seed=seed, **changes)
     dynamic = {"x1": {OURS: {"saved_bps": 3.0 + gain}, "PPO strong": {"saved_bps": 3.0}}}
     folder.mkdir()
@@ -43,7 +44,13 @@ def finished(
         to_json(
             {
                 "config": to_dict(config),
-                "data": {"sha256": sha256, "name": "bars"},
+                "data": {
+                    "sha256": sha256,
+                    "name": "bars",
+                    "train_sha256": train,
+                    "synthetic": bool(train),
+                },
+                "seal": {"origin": "given", "text": config.seal or ""},
                 "seeds": {"search": seed},
                 "best": "b",
                 "by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist(), "TWAP": [0.0] * DAYS},
@@ -201,3 +208,56 @@ def test_what_may_not_be_compared(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as told:
             compare([good, bad])
         assert words in str(told.value) and "\n" not in str(told.value)
+
+
+def sealed(folder: Path, seal: str, **changes: Any) -> Path:
+    """A run on a synthetic set whose later days follow from this seal."""
+    return finished(folder, sha256=f"days of {seal}", train="train days", seal=seal, **changes)
+
+
+def test_runs_with_the_same_seal_are_paired_by_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = compare(
+        [
+            sealed(tmp_path / "full", "s", gain=2.0),
+            sealed(tmp_path / "random", "s", gain=0.0, arm="random"),
+        ]
+    )
+    assert found.basis.startswith("paired by test day") and found.tests[0].p < 0.001
+    print_comparison(found)
+    assert "paired by test day: all runs have the same test days" in capsys.readouterr().out
+
+
+def test_runs_with_different_seals_are_compared_over_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = []
+    for seed in range(4):
+        for arm, gain in (("full", 2.0), ("random", 0.2)):
+            place = tmp_path / f"{arm}{seed}"
+            places.append(sealed(place, f"{arm} {seed}", gain=gain, noise=1.0, seed=seed, arm=arm))
+    found = compare(places)
+    full, random = found.groups
+    gains = np.array(full.by_seed)
+    assert full.runs == 4 and full.mean == pytest.approx(gains.mean())
+    half = 3.182446 * gains.std(ddof=1) / 2.0  # Student's t with 3 degrees of freedom
+    assert full.ci95 == pytest.approx((gains.mean() - half, gains.mean() + half))
+    [test] = found.tests
+    assert test.difference == pytest.approx(full.mean - random.mean) and test.p < 0.01
+    assert math.isnan(found.spa_p), "there is no common day to test on"
+    said = "over runs, not paired by day: 8 seals, so 8 draws of the test days"
+    assert found.basis == said
+    print_comparison(found)
+    assert said in capsys.readouterr().out
+    one = compare([sealed(tmp_path / "a", "a", gain=1.0), sealed(tmp_path / "b", "b", gain=1.0)])
+    assert one.groups[0].runs == 2
+    pair = compare([places[0], places[1]])
+    assert pair.tests[0].ci95[0] < pair.tests[0].difference < pair.tests[0].ci95[1]
+
+
+def test_other_train_days_are_other_data_whatever_the_seal(tmp_path: Path) -> None:
+    one = sealed(tmp_path / "one", "a", gain=1.0)
+    other = finished(tmp_path / "other", gain=1.0, sha256="x", train="others", seal="b")
+    with pytest.raises(ConfigError, match="used other data than"):
+        compare([one, other])
