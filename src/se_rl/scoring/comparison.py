@@ -167,8 +167,7 @@ def _have_equal_budgets(results: Sequence[RunResults]) -> bool:
 def _over_runs(
     by_arm: Mapping[str, Sequence[ComparedRun]], rows: Sequence[ComparedRun], *, equal_budget: bool
 ) -> Comparison:
-    """Runs whose test days are different draws: what each gains over the default there is one number
-    of its arm."""
+    """Runs whose test days are different draws: the gain of each is one number of its arm."""
     found: dict[str, Estimate] = {}
     groups = []
     for arm, own in by_arm.items():
@@ -182,14 +181,13 @@ def _over_runs(
         gap = difference(found[a], found[b])
         tests.append(ArmDifference(a, b, gap.mean, gap.ci95, gap.p_value))
     draws = len({row.seal for row in rows})
-    basis = f"over runs, not paired by day: {draws} seals, so {draws} draws of the test days"
     return Comparison(
         runs=tuple(rows),
         groups=tuple(groups),
         tests=tuple(tests),
         sentence=_sentence(groups, tests),
         equal_budget=equal_budget,
-        basis=basis,
+        basis=f"over runs, not paired by day: {draws} seals, so {draws} draws of the test days",
     )
 
 
