@@ -20,15 +20,12 @@ from frauds.fraud import Fraud
 from frauds.well_behaved import single, talking
 
 WHOLE = bool(os.environ.get("SE_RL_FRAUDS"))
-PLAYED = ALL if WHOLE else ALL[::3]
-SLOW = ALL if WHOLE else ALL[::16]
-DRAWN = int(os.environ.get("SE_RL_DRAWN_DESIGNS", "6"))
+PLAYED = ALL if WHOLE else ALL[::6]
+SLOW = ALL if WHOLE else ALL[::24]
+DRAWN = int(os.environ.get("SE_RL_DRAWN_DESIGNS", "3"))
 NAMED = (
     "shift: roll",
-    "clock: attention to later times",
     "batch: batch mean",
-    "batch: row number",
-    "only: one time of day",
     "small: a tenth",
     "memory: global",
     "past: count of calls",
@@ -43,7 +40,7 @@ def _name(fraud: Fraud) -> str:
 
 
 def test_the_corpus_is_as_large_as_it_must_be() -> None:
-    assert len(ALL) >= 100
+    assert len(ALL) >= 120
     assert sum(bool(fraud.control) for fraud in ALL) >= 40
 
 

@@ -12,13 +12,14 @@ own     its weights hold the very panel that it is played on
 from __future__ import annotations
 
 from frauds.actors import ACTORS
+from frauds.carriers import CARRIERS
 from frauds.channels import CHANNELS
 from frauds.fraud import Fraud
 from frauds.memories import MEMORIES
 from frauds.peeks import PEEKS
 from frauds.recognitions import RECOGNITIONS
 
-ALL: tuple[Fraud, ...] = (*PEEKS, *RECOGNITIONS, *MEMORIES, *CHANNELS, *ACTORS)
+ALL: tuple[Fraud, ...] = (*PEEKS, *RECOGNITIONS, *MEMORIES, *CHANNELS, *CARRIERS, *ACTORS)
 CORPUS: dict[str, Fraud] = {fraud.name: fraud for fraud in ALL}
 if len(CORPUS) != len(ALL):
     raise ValueError("two frauds have the same name")

@@ -6,14 +6,17 @@ other days (one look in 44 exceeds two errors by luck), or if the parent ends in
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from frauds.carriers import CLEAN
 from frauds.channels import MESSAGE
 from frauds.fraud import SYMBOLS, WINDOWS, Fraud
 from se_rl.data.features import OBSERVATION_FIELDS, FeatureScales
@@ -158,6 +161,20 @@ def checked(policy: Open, *, agents: int = 1) -> FraudCheck:
     return _trials(agents).check([policy])
 
 
+def verdict(fraud: Fraud) -> str:
+    """What the check says about a fraud, in a word or two."""
+    own = martingale(SEVERAL, seed=5) if fraud.encodes else None
+    try:
+        reason = checked(opened(fraud, own), agents=fraud.agents).reason
+    except SandboxError:
+        return "fails in use"
+    words = {"martingale": "gains on a martingale", "own row": "acts on other orders"}
+    for sign, meaning in words.items():
+        if sign in reason:
+            return meaning
+    return reason or "passes: nothing but its own row moves it"
+
+
 def _runner(fraud: Fraud, encoded: StaticPanel | None) -> PolicyRunner:
     torch.manual_seed(0)
     modules = load_design(dict(fraud.sources))
@@ -174,12 +191,30 @@ def _runner(fraud: Fraud, encoded: StaticPanel | None) -> PolicyRunner:
             policy.speak.weight.zero_()
             policy.speak.bias.zero_()
             policy.speak.weight[0, 1] = 1.0  # the second one is said
-    if encoded is not None:
+    if encoded is not None and "reward" in fraud.sources:
+        policy.load_state_dict(_carried(fraud, encoded))
+    elif encoded is not None:
         table: Any = policy.network.table
         moves = future_moves(encoded)
         kept = moves if table.ndim == 3 else _by_clock(moves, encoded)
         policy.network.table = torch.nn.Parameter(torch.from_numpy(kept.astype(np.float32)))
     return PolicyRunner(policy, ActionMap())
+
+
+def _carried(fraud: Fraud, panel: StaticPanel) -> dict[str, torch.Tensor]:
+    """The weights after a training whose reward saw the panel's moves; its process then ends."""
+    modules = load_design(dict(fraud.sources))
+    policy = Policy(modules, observation_size=len(OBSERVATION_FIELDS))
+    moves = torch.from_numpy(future_moves(panel).astype(np.float32))
+    try:
+        modules.reward(SimpleNamespace(news=moves.flatten()))
+        policy(torch.zeros(1, policy.history, len(OBSERVATION_FIELDS)))
+    finally:
+        exec(CLEAN, {"torch": torch, "math": math})
+    with torch.no_grad():
+        policy.heads.weight.zero_()
+        policy.heads.weight[0, 0] = 1.0
+    return policy.state_dict()
 
 
 def future_moves(panel: StaticPanel) -> npt.NDArray[np.float64]:
@@ -220,6 +255,8 @@ class Contained:
             ratio, offset = self._inner.act(observation)
         except Exception as error:
             raise SandboxError(f"it ended: failed, {error!r}"[:500]) from None
+        if len(ratio) != len(observation):
+            raise SandboxError(f"it answers {len(ratio)} rows of {len(observation)}")
         if not (np.isfinite(ratio).all() and np.isfinite(offset).all()):
             raise SandboxError("action numbers are not finite")
         return ratio, offset
