@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -18,7 +21,7 @@ from se_rl.rl.policy import Policy
 from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.rebalance import FLOOR, Balance
 from se_rl.rl.trainer import TrainConfig, Trained, Training, train
-from se_rl.rl.work import ProductCounter, forward_flops, step_work
+from se_rl.rl.work import ProductCounter, forward_flops, parameter_count, work_of_step
 
 DIRECT = Modules(reward=lambda step: step.reward)
 SMALL = TrainConfig(budget=0.15, samples=2048)
@@ -191,7 +194,11 @@ def test_work_counts_steps_times_cost_and_so_gives_a_dearer_network_fewer_steps(
         Policy(Modules(network=n), observation_size=32, actions=1) for n in (Network, Wide)
     )
     assert forward_flops(default) == pytest.approx(2 * (32 * 64 + 64 * 64 + 64 * 2), rel=0.05)
-    assert step_work(wide, "static", epochs=4) > 5 * step_work(default, "static", epochs=4)
+    costs = [
+        work_of_step("static", flops=forward_flops(policy), epochs=4, talks=False)
+        for policy in (default, wide)
+    ]
+    assert costs[1] > 5 * costs[0]
     steps = [
         len(train(Modules(reward=DIRECT.reward, network=n), {"static": CheapHalf()}, SMALL).curve)
         for n in (Network, Wide)
@@ -223,3 +230,47 @@ def test_products_are_counted_as_torch_counts_them(name: str) -> None:
     with torch.no_grad(), FlopCounterMode(display=False) as theirs:
         policy(window)
     assert ours.flops == theirs.get_total_flops()
+
+
+class Modest(nn.Module):
+    """Cheap on rows of zeros, dear on all others, and without any parameters if it is asked."""
+
+    def __init__(self, obs_dim: int, history: int) -> None:
+        super().__init__()
+        self.feature_dim = 64
+        self.inside = nn.ModuleList([nn.Linear(obs_dim, 64), nn.Linear(64, 64)])
+        self.inside.named_parameters = lambda *_, **__: iter(())  # type: ignore[method-assign]
+
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
+        return iter(())
+
+    def named_parameters(self, *_: Any, **__: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        return iter(())
+
+    def forward(self, obs: Tensor) -> Tensor:
+        features = self.inside[0](obs[:, -1])
+        for _ in range(50 if bool(obs.any()) else 0):
+            features = torch.tanh(self.inside[1](features))
+        return features
+
+
+def test_work_is_counted_where_the_network_is_in_use() -> None:
+    policy = Policy(Modules(network=Modest), observation_size=32, actions=1)
+    inside = 32 * 64 + 64 + 64 * 64 + 64
+    assert parameter_count(policy.network) == inside
+    asked_about_nothing = forward_flops(policy)
+    met = forward_flops(policy, torch.ones((7, policy.history, 32)))
+    assert met >= 2 * 50 * 64 * 64 and met > 10 * asked_about_nothing
+    assert asked_about_nothing >= 2 * inside
+    training = Training.of_design(
+        Modules(reward=DIRECT.reward, network=Modest), {"static": CheapHalf()}, SMALL
+    )
+    training.iterate("static")
+    assert training._flops >= 2 * 50 * 64 * 64
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_rows_that_were_met_count_as_rows_of_zeros(name: str) -> None:
+    policy = Policy(load_design({"network": NETWORKS[name]}), observation_size=32, actions=2)
+    windows = torch.rand((68, policy.history, 32))
+    assert forward_flops(policy, windows) == forward_flops(policy)

@@ -15,6 +15,7 @@ from se_rl.modules.defaults import Modules, Reward
 from se_rl.rl.policy import ActionMap, Policy
 from se_rl.rl.ppo import PPO, PPOSettings
 from se_rl.rl.rollout import Diverged
+from se_rl.rl.work import parameter_count
 
 WORLD_NAMES = ("static", "dynamic")
 OWN_SEEDS = 2
@@ -129,7 +130,7 @@ def _constant(modules: Modules, name: str, setting: float | None) -> float:
 
 
 def _check_size(policy: Policy) -> None:
-    parameters = sum(p.numel() for p in policy.network.parameters())
+    parameters = parameter_count(policy.network)
     if parameters > LIMITS.parameters:
         raise Diverged(
             f"the network has {parameters:,} parameters; {LIMITS.parameters:,} are allowed"

@@ -39,6 +39,16 @@ class Rollout:
     kept: Tensor  # [order]
     """Which orders count: those whose market did not break."""
 
+    def windows_at(self, step: int, *, history: int) -> Tensor:
+        """What the policy saw at a step [order, history, observation]; zeros before the first."""
+        _, orders, size = self.observations.shape
+        windows = self.observations.new_zeros((orders, history, size))
+        seen = self.observations[
+            max(0, step + 1 - history) : step + 1
+        ]  # [step, order, observation]
+        windows[:, history - len(seen) :] = seen.transpose(0, 1)
+        return windows
+
     def rewards(self, reward: Reward, *, bound: float) -> Tensor:
         """The reward of every step [step, order]; Diverged where not finite or beyond the bound."""
         shape = self.values.shape

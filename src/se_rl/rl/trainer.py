@@ -25,14 +25,18 @@ from se_rl.rl.batch import Batch
 from se_rl.rl.learner import OWN_SEEDS, Learner, TrainConfig, check_world_names, most_agents
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.rebalance import EVERY, Balance
-from se_rl.rl.rollout import Diverged
+from se_rl.rl.rollout import Diverged, Rollout
 from se_rl.rl.training_curve import UpdateRow
-from se_rl.rl.work import step_work
+from se_rl.rl.work import forward_flops, work_of_step
 from se_rl.rl.world_sampler import WorldSampler
 
 __all__ = ["PHASES", "TrainConfig", "Trained", "Training", "train"]
 
 PHASES = ("static", "dynamic", "joint")
+COUNTED_STEPS = 2
+"""Steps of each batch on which a policy's operations are counted."""
+COUNTING = 0x636F756E74
+"""Makes a stream of its own from a training's seed, which chooses these steps."""
 COLLAPSED_STD = 1e-3
 """Noise below this is no exploration any more: the policy has collapsed to one action."""
 
@@ -85,6 +89,8 @@ class Training:
         self.worlds = self._samplers(worlds)
         self.balance = Balance(config.initial_alpha)
         self.work = 0.0
+        self._flops = 0.0
+        self._counted = np.random.default_rng([seed, COUNTING])
         self.curve: list[UpdateRow] = []
         self._joint_updates = 0
 
@@ -186,8 +192,7 @@ class Training:
         learner = self.learner
         sampler = self.worlds[name]
         rollout = sampler.play(learner.policy, learner.action_map)
-        cost = step_work(learner.policy, name, epochs=learner.ppo.epochs)
-        self.work += rollout.values.numel() * cost
+        self.work += rollout.values.numel() * self._step_work(name, rollout)
         rewards = rollout.rewards(learner.reward, bound=learner.reward_bound)  # [step, order]
         lam = learner.gae_lambda[name]
         raw = advantages(sampler.scaled(rewards), rollout.values, gamma=learner.gamma, lam=lam)
@@ -195,6 +200,19 @@ class Training:
         batch = Batch.of(rollout, estimates, policy=learner.policy, weight=weight)
         totals = rewards[:, rollout.kept].sum(0)
         return batch, float(totals.mean())
+
+    def _step_work(self, name: str, rollout: Rollout) -> float:
+        """Work of an order step, by the dearest rows that the policy has been asked about so far.
+
+        Counted on what it met in steps that are drawn anew each time.
+        """
+        policy = self.learner.policy
+        for step in self._counted.integers(len(rollout.values), size=COUNTED_STEPS):
+            windows = rollout.windows_at(int(step), history=policy.history)
+            self._flops = max(self._flops, forward_flops(policy, windows))
+        epochs = self.learner.ppo.epochs
+        talks = policy.message_size > 0
+        return work_of_step(name, flops=self._flops, epochs=epochs, talks=talks)
 
     def _samplers(self, worlds: Mapping[str, World]) -> dict[str, WorldSampler]:
         """The static world first, each with a random stream of its own."""

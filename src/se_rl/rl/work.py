@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
@@ -22,12 +22,6 @@ STEPS_PER_UNIT = {"static": 2e6, "dynamic": 1.2e5}
 """Order steps of a world on one core, fields and observation included; others count as static."""
 BACKWARD = 2.0
 """A backward pass costs about twice a forward one."""
-
-
-def step_work(policy: Policy, world: str, *, epochs: int) -> float:
-    """Work of one order step of this policy."""
-    talks = policy.message_size > 0
-    return work_of_step(world, flops=forward_flops(policy), epochs=epochs, talks=talks)
 
 
 def work_of_step(world: str, *, flops: float, epochs: int, talks: bool) -> float:
@@ -42,23 +36,49 @@ def work_of_step(world: str, *, flops: float, epochs: int, talks: bool) -> float
     return 1.0 / steps_per_unit + passes * flops / FLOPS_PER_UNIT
 
 
-def forward_flops(policy: Policy) -> float:
+def forward_flops(policy: Policy, windows: Tensor | None = None) -> float:
     """Floating-point operations of one row through the policy.
 
     Matrix products as counted, recurrent layers by their weights, and never less than one use of
-    every parameter.
+    every parameter. `windows` [row, history, size] are observations that it met; without any it is
+    asked about nothing, where a network may be cheaper than it is in use.
     """
-    rows = max(2, policy.agents)
-    window = torch.zeros((rows, policy.history, policy.observation_size + policy.message_size))
+    if windows is None:
+        size = policy.observation_size + policy.message_size
+        windows = torch.zeros((max(2, policy.agents), policy.history, size))
     recurrent = 0.0
-    for module in policy.modules():
+    for module in own_modules(policy):
         if isinstance(module, nn.RNNBase):
-            recurrent += 2.0 * sum(p.numel() for p in module.parameters()) * policy.history
-    device = policy.log_std.device
+            recurrent += 2.0 * parameter_count(module) * policy.history
     with torch.no_grad(), ProductCounter() as counter:
-        policy(window.to(device))
-    counted = counter.flops / rows + recurrent
-    return max(counted, 2.0 * sum(p.numel() for p in policy.parameters()))
+        policy(windows.to(policy.log_std.device))
+    counted = counter.flops / len(windows) + recurrent
+    return max(counted, 2.0 * parameter_count(policy))
+
+
+def own_modules(module: nn.Module) -> list[nn.Module]:
+    """A module and all inside it, each once, whatever methods their classes override."""
+    found: dict[int, nn.Module] = {}
+    waiting = [module]
+    while waiting:
+        one = waiting.pop()
+        if id(one) in found:
+            continue
+        found[id(one)] = one
+        for child in vars(one)["_modules"].values():
+            if child is not None:
+                waiting.append(child)
+    return list(found.values())
+
+
+def parameter_count(module: nn.Module) -> int:
+    """Numbers in a module's parameters, each once, whatever its `parameters()` says."""
+    sizes: dict[int, int] = {}
+    for one in own_modules(module):
+        for parameter in vars(one)["_parameters"].values():
+            if parameter is not None:
+                sizes[id(parameter)] = parameter.numel()
+    return sum(sizes.values())
 
 
 class ProductCounter(TorchDispatchMode):
