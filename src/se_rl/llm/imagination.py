@@ -28,6 +28,8 @@ Bars = npt.NDArray[np.float64]
 IN_SANDBOX = "se_rl.llm.imagination:imagine_in_sandbox"
 SECONDS = 60.0
 """How long a designed imagination may take for a batch."""
+LARGEST = 1e15
+"""No price or volume is larger."""
 SLACK = 1e-6
 """Share of the close by which a bar's range may be off: bars in float32 are bars too."""
 _WORDS: dict[FaultKind, str] = {
@@ -215,6 +217,8 @@ def _fault(bars: Any, shape: tuple[int, ...]) -> str:
     """What is wrong with bars that came from outside, in one line; "" if nothing is."""
     if not isinstance(bars, np.ndarray) or bars.dtype != np.float64 or bars.shape != shape:
         return f"no float64 bars of shape {shape}"
+    if np.isfinite(bars).all() and bars.size and bars.max() > LARGEST:
+        return f"a number is {bars.max():g}; prices and volumes end at {LARGEST:g}"
     fault = bar_fault(bars, relative_slack=SLACK)
     if fault is None:
         return ""
