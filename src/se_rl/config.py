@@ -10,6 +10,8 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, dataclass_transform
 
+from se_rl.bounded_reading import MOST_YAML_BYTES, plain_yaml, read_regular, shown
+
 Settings = TypeVar("Settings")
 
 
@@ -32,17 +34,15 @@ def option(
 
 
 def load_yaml(kind: type[Settings], path: Path) -> Settings:
-    """Settings from a YAML file."""
-    import yaml
-
+    """Settings from a YAML file, which somebody else may have written."""
     try:
-        raw = yaml.safe_load(path.read_text())
+        raw = plain_yaml(read_regular(path, most_bytes=MOST_YAML_BYTES, follow=True))
     except OSError as error:
         raise ConfigError(
             f"config {path} cannot be read: {error.strerror}; give the path of a YAML file"
         ) from None
-    except yaml.YAMLError as error:
-        raise ConfigError(f"config {path} is not YAML: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ConfigError(f"config {path} is not YAML: {error}") from None
     return parse(kind, raw if raw is not None else {}, source=str(path))
 
 
@@ -62,7 +62,7 @@ def parse(kind: type[Settings], raw: Any, *, source: str = "settings") -> Settin
         if first["type"] == "value_error":  # the settings class itself refused, in words of its own
             raise ConfigError(f"{source}: {first['ctx']['error']}") from None
         raise ConfigError(
-            f"{source}: key {key!r} has value {first['input']!r}: {first['msg'].lower()}"
+            f"{source}: key {key!r} has value {shown(first['input'])}: {first['msg'].lower()}"
         ) from None
 
 

@@ -19,6 +19,7 @@ from se_rl.commands.machine import add_bench, add_doctor, add_llm, add_market
 from se_rl.commands.parsing import FAILED, MISUSED, Parser
 from se_rl.commands.reports import add_compare, add_report, add_show
 from se_rl.commands.run import add_run
+from se_rl.commands.strangers import one_line_errors
 from se_rl.commands.tables import add_baselines, add_evaluate
 
 INTERRUPTED = 130
@@ -27,6 +28,8 @@ FAILURES = frozenset(("CheckError", "SandboxError", "LlmError", "ArchiveError"))
 """Errors that are one line for the user, by name: importing them here would load what they belong
 to.
 """
+MOST_MESSAGE = 4000
+"""Letters of a complaint, which may quote hostile text."""
 VERBS = (
     add_run,
     add_show,
@@ -53,7 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if words and words[0] in without_verb.OPTIONS:
             words = without_verb.as_verb(words)
         options = build_parser().parse_args(words)
-        return int(options.run(options) or 0)
+        with one_line_errors(options):
+            return int(options.run(options) or 0)
     except ValueError as error:
         if not _is_one_of(error, MISTAKES):
             raise
@@ -89,7 +93,9 @@ def _is_one_of(error: Exception, names: frozenset[str]) -> bool:
 
 
 def _complain(message: object, code: int) -> int:
-    print(f"se-rl: {' '.join(str(message).split())}", file=sys.stderr)
+    from se_rl.sandbox.calls import printable
+
+    print(f"se-rl: {printable(message, MOST_MESSAGE)}", file=sys.stderr)
     return code
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.commands.parsing import require_run, verb
+from se_rl.commands.strangers import write_page
 
 
 def add_show(verbs: Any) -> None:
@@ -46,7 +47,11 @@ def add_report(verbs: Any) -> None:
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="the folder of a run")
     parser.add_argument(
-        "--html", type=Path, metavar="PAGE", help="where to (default: report.html in the folder)"
+        "--html",
+        "--out",
+        type=Path,
+        metavar="PAGE",
+        help="where to (default: report.html in the folder)",
     )
     parser.add_argument(
         "--tensorboard",
@@ -58,12 +63,12 @@ def add_report(verbs: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from se_rl.records.files import to_json, write_text
+    from se_rl.records.files import to_json
     from se_rl.report.run_page import run_page
 
     require_run(options.folder)
     page = options.html or options.folder / "report.html"
-    write_text(page, run_page(options.folder))
+    write_page(page, run_page(options.folder))
     if options.tensorboard:
         from se_rl.report.tensorboard import write_tensorboard
 

@@ -24,7 +24,7 @@ from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
 from se_rl.records.run_folder import RunFolder
 from se_rl.rl.policy import Neutral
-from se_rl.rl.policy_file import load_policy, read_weights
+from se_rl.rl.policy_file import load_policy, policy_facts, read_weights
 from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
 from se_rl.scoring.checks import bound_checks, identity_checks, require
 from se_rl.scoring.execution import Actor
@@ -46,10 +46,10 @@ def evaluate_policy(
     """Execute the configured orders with a saved policy (a file, or a folder that holds one)."""
     path = policy_path(place)
     config = replace(config, seal=config.seal or _seal_of_run(path.parent))
-    facts = read_weights(path)[1]
+    facts = policy_facts(path)
     with ExitStack() as stack:
         sandbox = None
-        if facts["design"]:  # opened before data is loaded
+        if facts.get("design"):  # opened before data is loaded
             sandbox = stack.enter_context(SandboxedTrainer(unsafe=unsafe))
         dataset, task = open_task(config, say=say)
         notes = _opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))

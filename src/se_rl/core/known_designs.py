@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from se_rl.core.operators import Proposed
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, EventListener, Instruction, key_of
+from se_rl.records.secrets import scrub
 
 
 class KnownDesigns:
@@ -35,7 +36,7 @@ class KnownDesigns:
             self.proposed += 1
         if candidate.id in self.candidates:
             return self._record_repeat(one)
-        prompt = self.archive.put_blob(one.prompt.encode()) if one.prompt else ""
+        prompt = self.archive.put_blob(scrub(one.prompt).encode()) if one.prompt else ""
         candidate = replace(candidate, prompt=prompt, call=call)
         self.candidates[candidate.id] = candidate
         self.sources[candidate.id] = one.sources

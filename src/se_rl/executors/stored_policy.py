@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import zipfile
 from collections.abc import Mapping
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.bounded_reading import shown
+from se_rl.records.schema import ArchiveError
 from se_rl.rl.sandboxed_training import TrainedDesign
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -25,8 +29,33 @@ def array_bytes(arrays: Arrays) -> bytes:
 
 def arrays_from_bytes(content: bytes) -> dict[str, npt.NDArray[Any]]:
     """The inverse of `array_bytes`."""
-    with np.load(io.BytesIO(content)) as stored:
-        return {name: stored[name] for name in stored.files}
+    try:
+        _check_sizes(content)
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except (ValueError, KeyError, EOFError, OSError, SyntaxError, zipfile.BadZipFile) as error:
+        raise ArchiveError(
+            f"stored arrays cannot be read ({shown(str(error))}); restore the run from a copy"
+        ) from None
+
+
+def _check_sizes(content: bytes) -> None:
+    """Raise a `ValueError` for arrays that would take more memory than the file has bytes."""
+    with zipfile.ZipFile(io.BytesIO(content)) as members:
+        for member in members.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > len(content):
+                raise ValueError(f"{member.filename} is packed")
+            with members.open(member) as stream:
+                _check_array(stream, member)
+
+
+def _check_array(stream: IO[bytes], member: zipfile.ZipInfo) -> None:
+    version = np.lib.format.read_magic(stream)
+    if version != (1, 0):
+        raise ValueError(f"{member.filename} has a header of version {version}")
+    shape, _, kind = np.lib.format.read_array_header_1_0(stream)
+    if math.prod(shape) * kind.itemsize > member.file_size or min(shape, default=0) < 0:
+        raise ValueError(f"{member.filename} is larger than the file")
 
 
 def training_bytes(trained: TrainedDesign) -> bytes:

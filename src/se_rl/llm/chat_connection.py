@@ -20,6 +20,7 @@ import openai
 
 from se_rl.llm.backends import LlmError, Request
 from se_rl.llm.ledger import Reply, read_answer
+from se_rl.records.secrets import HIDDEN, check_address, scrub
 
 _RETRIED_STATUS = (408, 409, 425, 429)  # and every 5xx
 
@@ -127,7 +128,8 @@ class ChatConnection:
         except (openai.APIConnectionError, httpx2.HTTPError) as error:
             return self._broken(error, bytes(received))
         reply = read_answer(bytes(received))
-        return replace(reply, reason=self._one_line(reply.reason))
+        choices = tuple((scrub(text, key), finish) for text, finish in reply.choices)
+        return replace(reply, reason=self._one_line(reply.reason), choices=choices)
 
     def _fields(self, request: Request, n: int, seed: int) -> dict[str, Any]:
         """The fields of a request beside its model and messages."""
@@ -208,16 +210,14 @@ class ChatConnection:
     def _one_line(self, text: str) -> str:
         """A stranger's text as one short line, and never our key in it."""
         key = self.key()
-        line = " ".join((text.replace(key, "***") if key else text).split())
-        return "".join(filter(str.isprintable, line))[:200]
+        line = "".join(filter(str.isprintable, " ".join(text.split())))
+        return scrub(line.replace(key, HIDDEN) if key else line)[:200]
 
 
 def checked_address(base_url: str, key_env: str) -> str:
     """The address without its last slash; one that holds a key or is no address is refused."""
-    if "@" in base_url or "?" in base_url:
-        raise LlmError(
-            f"base_url carries a name, a key or a query; put the key into the variable {key_env}"
-        )
+    if fault := check_address(base_url):
+        raise LlmError(f"base_url {fault}; put the key into the variable {key_env}")
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

@@ -25,6 +25,7 @@ from se_rl.llm.extraction import extract, normal_form
 from se_rl.llm.ledger import as_metered
 from se_rl.llm.prompts import Messages, build_prompt, repair_prompt
 from se_rl.modules.kinds import KINDS
+from se_rl.records.secrets import scrub
 
 Mode = Literal["auto", "grammar", "free"]
 
@@ -261,7 +262,7 @@ def open_designer(
         address, _, model = designer.partition("#")
         if not model:
             raise LlmError(
-                f"{designer} names no model;"
+                f"{scrub(designer.partition('?')[0])} names no model;"
                 " write it behind a #, as in http://localhost:8000/v1#my-model"
             )
         return EndpointDesigner(

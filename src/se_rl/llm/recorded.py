@@ -22,6 +22,7 @@ from se_rl.llm.backends import Abilities, Designer, Proposal, Request, as_design
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.llm.ledger import Failure, Ledger, Totals, as_metered
 from se_rl.records.entries import ModelCall, key_of, sha256
+from se_rl.records.secrets import scrub
 
 if TYPE_CHECKING:
     from se_rl.llm.generator import Validator
@@ -200,7 +201,7 @@ def _write_reply(request: Request, proposals: Sequence[Proposal]) -> bytes:
     names = ("messages", "grammar", "max_tokens", "temperature", "seed")
     asked = dict(zip(names, _asked(request), strict=True))
     told = {"request": asked, "proposals": [_packed(proposal) for proposal in proposals]}
-    return json.dumps(told, default=lambda number: number.item()).encode()
+    return scrub(json.dumps(told, default=lambda number: number.item())).encode()
 
 
 def _packed(proposal: Proposal) -> dict[str, Any]:

@@ -12,19 +12,21 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import Engine, Table, func, select
+from sqlalchemy import Engine, Table, event, func, select
 
 from se_rl.config import ConfigError
-from se_rl.records.blobs import BlobStore
+from se_rl.records.blobs import MOST_TEXT_BYTES, BlobStore
 from se_rl.records.entries import (
     Adapter,
     Candidate,
     Evaluation,
+    Event,
     Instruction,
     ModelCall,
     StoredStanding,
 )
 from se_rl.records.journal import EventJournal, Row
+from se_rl.records.plain import RecordError, from_plain
 from se_rl.records.schema import (
     ADAPTER,
     CANDIDATE,
@@ -38,14 +40,16 @@ from se_rl.records.schema import (
     SCHEMA_VERSION,
     TEST_USE,
     ArchiveError,
+    check_tables,
     open_engine,
     prepare,
     stored_version,
 )
+from se_rl.records.sqlite_reading import ReadOnlyFile
 
 __all__ = ["Archive", "ArchiveError"]
 
-Record = TypeVar("Record", Candidate, Evaluation, ModelCall, Instruction, Adapter)
+Record = TypeVar("Record", Candidate, Evaluation, ModelCall, Instruction, Adapter, StoredStanding)
 
 
 class Archive(EventJournal):
@@ -186,8 +190,8 @@ class Archive(EventJournal):
         stored.
         """
         found: dict[tuple[str, int], StoredStanding] = {}
-        for event in self.events("standing"):
-            one = StoredStanding(**{name: _frozen(v) for name, v in event.payload.items()})
+        for stored in self.events("standing"):
+            one = self._record(StoredStanding, stored)
             found[one.candidate, one.rung] = one
         return found
 
@@ -205,7 +209,11 @@ class Archive(EventJournal):
 
     def source(self, sha: str) -> str:
         """The text of a module."""
-        return self.blob(sha).decode()
+        return self.text(sha).decode(errors="replace")
+
+    def text(self, sha: str) -> bytes:
+        """The bytes of a stored text, which is never long."""
+        return self._blobs.get(sha, most_bytes=MOST_TEXT_BYTES)
 
     def sources(self, c: Candidate) -> dict[str, str]:
         """The text of each of a design's modules by code_type."""
@@ -217,15 +225,30 @@ class Archive(EventJournal):
         """
         with self._transaction() as connection:
             if connection.dialect.name == "sqlite":
+                check_tables(connection, self.place)
                 said = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar()
                 if said != "ok":
                     raise ArchiveError(f"{self.place} {DAMAGED}")
             if not self.read_only:
                 prepare(connection, self.place)
             older = stored_version(connection, self.place) < SCHEMA_VERSION
-        if older:
+        return self._migrated(url_or_path) if older else self
+
+    def _migrated(self, url_or_path: str | Path) -> Archive:
+        """An older archive that is only read: brought up to date in a copy, its folder left alone."""
+        if "://" in str(url_or_path):
             Archive.open(url_or_path, blobs=self.blobs).close()
-        return self
+            return self
+        copied = ReadOnlyFile(Path(url_or_path))
+        try:
+            Archive.open(copied.copy(), blobs=self.blobs).close()
+            engine, _ = open_engine(copied.path, read_only=True)
+        except BaseException:
+            copied.close()
+            raise
+        self.close()
+        event.listen(engine, "engine_disposed", lambda _: copied.close())
+        return Archive(engine, self.blobs, self.place, read_only=True)
 
     def _records(self, kind: type[Record], table: Table, *where: Any) -> list[Record]:
         statement = (
@@ -235,9 +258,18 @@ class Archive(EventJournal):
             .order_by(EVENT.c.seq)
         )
         records = []
-        for event in self._read(statement):
-            records.append(kind(**{name: _frozen(v) for name, v in event.payload.items()}))
+        for stored in self._read(statement):
+            records.append(self._record(kind, stored))
         return records
+
+    def _record(self, kind: type[Record], stored: Event) -> Record:
+        """The record in an event, each field of the type that it states."""
+        try:
+            from_plain(kind, stored.payload)
+            return kind(**{name: _frozen(value) for name, value in stored.payload.items()})
+        except (RecordError, TypeError) as error:
+            what = f"event {stored.seq} is no {kind.__name__}: {error}"
+            raise ArchiveError(f"{self.place} {DAMAGED} ({what})") from None
 
     def _modules(self, hashes: Iterable[str]) -> set[tuple[str, str]]:
         with self._transaction() as connection:

@@ -12,8 +12,10 @@ from typing import Any, Self
 
 from sqlalchemy import Connection, Engine, Select, Table, select
 
+from se_rl.bounded_reading import plain_json
 from se_rl.records.entries import Event, key_of
 from se_rl.records.schema import DAMAGED, EVENT, ArchiveError, transaction
+from se_rl.records.secrets import scrub
 
 Row = tuple[Table, Mapping[str, Any]]
 """A row to write beside an event: its table, and what the event's payload does not say."""
@@ -62,7 +64,7 @@ class EventJournal:
         """One event and its rows, whose columns are filled by name from the payload or from what
         each brings along.
         """
-        text = json.dumps(payload, default=_plain)
+        text = scrub(json.dumps(payload, default=_plain))
         at = time.time()
         with self._transaction() as connection:
             known = connection.execute(select(EVENT.c.kind).where(EVENT.c.key == key)).scalar()
@@ -82,6 +84,14 @@ class EventJournal:
                 connection.execute(table.insert().values(columns))
         return True
 
+    def _event(self, row: Any) -> Event:
+        try:
+            return Event(row.seq, row.at, row.kind, row.key, _payload(row.payload))
+        except ValueError as error:
+            raise ArchiveError(
+                f"{self.place} {DAMAGED} (the payload of event {row.seq} cannot be read: {error})"
+            ) from None
+
     def _read(self, statement: Select[Any]) -> list[Event]:
         with self._transaction() as connection:
             rows = connection.execute(statement).all()
@@ -91,11 +101,23 @@ class EventJournal:
                 raise ArchiveError(
                     f"{self.place} {DAMAGED} (event {row.seq} is not as it was written)"
                 )
-            events.append(Event(row.seq, row.at, row.kind, row.key, json.loads(row.payload)))
+            events.append(self._event(row))
         return events
 
 
+def _payload(text: str) -> Mapping[str, Any]:
+    payload = plain_json(text)
+    if not isinstance(payload, dict):
+        raise ValueError("it is no mapping")
+    return payload
+
+
 def _is_whole(row: Any) -> bool:
+    if not isinstance(row.seq, int) or not isinstance(row.at, int | float):
+        return False
+    for text in (row.kind, row.key, row.payload):
+        if not isinstance(text, str):
+            return False
     try:
         return key_of(row.at, row.kind, row.key, row.payload) == row.digest
     except (TypeError, ValueError):  # damage can change a column's very type

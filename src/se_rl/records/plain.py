@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from se_rl.bounded_reading import shown
+
 Record = TypeVar("Record")
 
 
@@ -119,7 +121,14 @@ def _scalar(kind: type, raw: Any, where: str) -> Any:
         if raw is None:
             return math.nan
         if isinstance(raw, int | float) and not isinstance(raw, bool):
-            return float(raw)
+            return _float(raw, where)
     elif isinstance(raw, kind):
         return raw
-    raise RecordError(f"{where} is {raw!r}, not {kind.__name__}")
+    raise RecordError(f"{where} is {shown(raw)}, not {kind.__name__}")
+
+
+def _float(raw: float, where: str) -> float:
+    try:
+        return float(raw)
+    except OverflowError:
+        raise RecordError(f"{where} is beyond every float") from None

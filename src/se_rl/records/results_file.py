@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from se_rl.bounded_reading import MOST_JSON_BYTES, plain_json, read_regular
 from se_rl.config import ConfigError
 from se_rl.records.files import to_json, write_text
 from se_rl.records.plain import RecordError, from_plain, to_plain
@@ -28,6 +28,9 @@ NEEDED = frozenset(
 )
 """What results of a run have and those of other commands do not."""
 
+MOST_DAYS = 10_000
+"""Test days of a run; tests draw whole samples of them many times over."""
+
 
 class NoResults(ConfigError):
     """There are no results to read: the run has not ended, or its file is lost or damaged."""
@@ -41,11 +44,15 @@ def write_results(path: Path, results: RunResults) -> None:
 def read_results(path: Path) -> RunResults:
     """The results in this file; what cannot be read is said in one line."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError:
+        raw = plain_json(read_regular(path, most_bytes=MOST_JSON_BYTES))
+    except FileNotFoundError:
         raise NoResults(
             f"{path.parent} has no {path.name}: the run has not finished; finish it with the same "
             "`se-rl run` command"
+        ) from None
+    except OSError as error:
+        raise NoResults(
+            f"{path} cannot be read: {error.strerror}; give the folder of a run"
         ) from None
     except ValueError:
         raise NoResults(
@@ -68,7 +75,11 @@ def results_of(raw: Mapping[str, Any], *, path: Path) -> RunResults:
             "use the se-rl that wrote it, or update this one"
         )
     try:
-        return from_plain(RunResults, raw)
+        found = from_plain(RunResults, raw)
+        for name, days in found.by_day.items():
+            if len(days) > MOST_DAYS:
+                raise RecordError(f"by_day.{name} has more than {MOST_DAYS} days")
+        return found
     except RecordError as error:
         raise NoResults(
             f"{path} is damaged ({error}); run the same `se-rl run` command again, "

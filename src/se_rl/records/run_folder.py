@@ -4,14 +4,17 @@ it began with.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+from se_rl.bounded_reading import MOST_YAML_BYTES, plain_yaml, read_regular
 from se_rl.config import ConfigError
 from se_rl.records.files import FULL, sweep, write_text
 
@@ -81,7 +84,7 @@ class RunFolder:
                 raise ConfigError(
                     f"{self.path} is not empty and holds no run; choose another --out"
                 )
-            held = os.open(self.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            held = _open_lock(self.lock)
         except OSError as error:
             raise ConfigError(
                 f"{self.path} cannot hold a run: {error.strerror}; choose another --out"
@@ -142,8 +145,8 @@ class RunFolder:
             write_text(self.config, yaml.safe_dump(given, sort_keys=False))
             return False
         try:
-            stored = yaml.safe_load(self.config.read_text())
-        except (OSError, ValueError, yaml.YAMLError):
+            stored = plain_yaml(read_regular(self.config, most_bytes=MOST_YAML_BYTES))
+        except (OSError, ValueError):
             stored = None
         if not isinstance(stored, dict):
             raise ConfigError(f"{self.config} is damaged; restore it or choose another --out")
@@ -156,6 +159,16 @@ class RunFolder:
             if old != new:
                 what = f"began with {key} {old} and is now given {new}"
                 raise ConfigError(f"{self.path} {what}; use the same settings, or another --out")
+
+
+def _open_lock(path: Path) -> int:
+    """The lock's file; a link in its place could lead to a file that must not be written to."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    held = os.open(path, flags, 0o644)
+    if stat.S_ISREG(os.fstat(held).st_mode):
+        return held
+    os.close(held)
+    raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -36,6 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from se_rl.config import ConfigError
+from se_rl.records.sqlite_reading import BUSY_SECONDS, ReadOnlyFile, odd_table, too_large
 
 
 class ArchiveError(RuntimeError):
@@ -47,9 +48,6 @@ class ArchiveError(RuntimeError):
 SCHEMA_VERSION = 1
 MIGRATIONS: dict[int, Callable[[Connection], None]] = {}
 """By version: what turns a database of that version into one of the next."""
-
-BUSY_SECONDS = 30.0
-"""How long one who reads or writes SQLite waits for another."""
 
 AGAIN = "then run the same command again: nothing that was stored is lost"
 DAMAGED = "is damaged; restore it from a copy, or choose another --out"
@@ -65,6 +63,8 @@ _FAULTS = {  # what a database says, and what that means for a user
     "malformed": DAMAGED,
     "locked": "is in use by another process; wait for it or choose another --out",
     "readonly": "may not be written; change its permissions, or choose another --out",
+    "interrupted": "takes too long to read; restore it from a copy, or give another folder",
+    "too big": "holds a row that is too long; restore it from a copy, or give another folder",
     "unable to open": "cannot be opened; see that its folder is there and may be read and written",
 }
 
@@ -190,9 +190,11 @@ def open_engine(url_or_path: str | Path, *, read_only: bool = False) -> tuple[En
 
 
 def _sqlite(path: Path, read_only: bool) -> Engine:
-    if read_only and not path.is_file():
-        raise ConfigError(f"there is no archive {path}; give the folder of a run")
-    address = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} is not a regular file; give the folder of a run")
+    if read_only:
+        return _read_only(path)
+    address = f"{path.absolute().as_uri()}?mode=rwc"
 
     def connect() -> sqlite3.Connection:
         made = sqlite3.connect(
@@ -201,18 +203,44 @@ def _sqlite(path: Path, read_only: bool) -> Engine:
         made.execute("PRAGMA foreign_keys = ON")
         made.execute("PRAGMA synchronous = FULL")
         tables = [name for (name,) in made.execute("SELECT name FROM sqlite_master")]
-        if not read_only and (
-            not tables or META.name in tables
-        ):  # a stranger's database is left as it is
+        if not tables or META.name in tables:  # a stranger's database is left as it is
             made.execute("PRAGMA journal_mode = WAL")
         return made
 
     engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-    begin = (
-        "BEGIN" if read_only else "BEGIN IMMEDIATE"
-    )  # left to itself the driver makes tables outside transactions
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    # left to itself the driver makes tables outside transactions
+    event.listen(engine, "begin", lambda made: made.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
+
+
+def _read_only(path: Path) -> Engine:
+    """An engine that writes nothing; disposing of it removes what was copied."""
+    if not path.is_file():
+        raise ConfigError(f"there is no archive {path}; give the folder of a run")
+    if too_large(path):
+        raise ArchiveError(f"{path} is larger than any archive of se-rl; give the folder of a run")
+    file = ReadOnlyFile(path)
+    engine = create_engine("sqlite://", creator=file.connect, poolclass=QueuePool)
+
+    def begin(connection: Connection) -> None:
+        file.allow_time()
+        connection.exec_driver_sql("BEGIN")
+
+    event.listen(engine, "begin", begin)
+    event.listen(engine, "engine_disposed", lambda _: file.close())
+    return engine
+
+
+def check_tables(connection: Connection, place: str) -> None:
+    """Refuse a SQLite archive whose tables are not plain tables with the columns that are read."""
+    expected = {}
+    for table in METADATA.sorted_tables:
+        expected[table.name] = [column.name for column in table.columns]
+    raw = connection.connection.driver_connection
+    assert isinstance(raw, sqlite3.Connection)
+    odd = odd_table(raw, expected)
+    if odd:
+        raise ArchiveError(f"{place} is no archive of se-rl ({odd}); give another place")
 
 
 @contextmanager
@@ -256,7 +284,7 @@ def stored_version(connection: Connection, place: str) -> int:
     version = None
     if META.name in inspect(connection).get_table_names():
         version = connection.execute(select(META.c.schema_version)).scalar()
-    if version is None:
+    if not isinstance(version, int):
         raise ArchiveError(f"{place} is a database, but no archive of se-rl; give another place")
     if version > SCHEMA_VERSION:
         words = f"(schema {version}, this one reads {SCHEMA_VERSION})"

@@ -7,12 +7,12 @@ those that the search stored: nothing is computed a second time. Every text in a
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from se_rl.bounded_reading import plain_json
 from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event, StoredStanding
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def curves(archive: Archive, evaluations: Sequence[Evaluation]) -> Mapping[str, 
     if not stored:
         return {}
     longest = max(stored, key=lambda evaluation: (evaluation.rung, -evaluation.seed))
-    rows = json.loads(archive.blob(longest.curve))
+    rows = plain_json(archive.text(longest.curve))
     found = {}
     for name in REWARDS:
         values = [row[name] for row in rows if isinstance(row.get(name), int | float)]
@@ -114,7 +114,10 @@ def prompt_of(archive: Archive, candidate: Candidate) -> list[dict[str, str]]:
     """The messages that a model answered with this design; none where no model wrote it."""
     if not candidate.prompt or not archive.has_blob(candidate.prompt):
         return []
-    return list(json.loads(archive.blob(candidate.prompt)))
+    messages = []
+    for message in plain_json(archive.text(candidate.prompt)):
+        messages.append({"role": str(message["role"]), "content": str(message["content"])})
+    return messages
 
 
 def verdict_of(reason: str | None, twin: str | None) -> str:

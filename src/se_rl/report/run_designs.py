@@ -11,7 +11,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
-from se_rl.records.archive import Archive
+from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event, StoredStanding
 from se_rl.records.iterations import IterationSummary
 from se_rl.records.plain import from_plain
@@ -97,9 +97,10 @@ class RunRecord:
         """A stored text; None where the file is lost or damaged, which must not cost the rest of
         the page.
         """
-        if not sha or not self.archive.has_blob(sha):
+        try:
+            return self.archive.source(sha) if sha else None
+        except ArchiveError:
             return None
-        return self.archive.blob(sha).decode(errors="replace")
 
 
 def read_run(archive: Archive, results: RunResults | None) -> RunRecord:

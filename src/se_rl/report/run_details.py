@@ -4,7 +4,6 @@ and origin.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import defaultdict
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from se_rl.bounded_reading import plain_json
 from se_rl.modules.kinds import KINDS
 from se_rl.records.enhancement import InstructionCredit
 from se_rl.records.entries import Evaluation
@@ -176,7 +176,7 @@ def curve(run: RunRecord) -> Sequence[Mapping[str, Any]]:
     if not done:
         return []
     longest = max(done, key=lambda evaluation: (evaluation.rung, -evaluation.seed))
-    return json.loads(run.text(longest.curve) or "[]")
+    return plain_json(run.text(longest.curve) or "[]")
 
 
 def executions(run: RunRecord) -> Mapping[str, Mapping[str, Any]]:

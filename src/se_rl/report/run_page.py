@@ -42,12 +42,13 @@ def run_page(folder: Path) -> str:
     except NoResults:
         results = None
     with Archive.open(place.archive, read_only=True) as archive:
-        return render(
+        page = render(
             "run.jinja",
             filters={"signed": signed, "plain": plain, "interval": interval, "minus": minus},
             tests={"off_zero": excludes_zero},
             **_context(read_run(archive, results)),
         )
+    return page.encode(errors="replace").decode()  # half a surrogate pair cannot be written
 
 
 def _context(run: RunRecord) -> Mapping[str, Any]:

@@ -4,10 +4,10 @@ that were trained longer.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from se_rl.bounded_reading import plain_json
 from se_rl.config import ConfigError
 from se_rl.records.archive import Archive
 from se_rl.records.run_folder import RunFolder
@@ -56,7 +56,7 @@ def _curves(archive: Archive) -> list[tuple[str, float, int]]:
     rows = []
     for e in archive.evaluations():
         if e.ok and e.rung > 0:
-            for step, row in enumerate(json.loads(archive.blob(e.curve))):
+            for step, row in enumerate(plain_json(archive.text(e.curve))):
                 tag = f"training/{e.candidate}/rung{e.rung}-seed{e.seed}"
                 rows += [
                     (f"{tag}/{name}", float(v), step)

@@ -11,11 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from se_rl.report.console import stdout_console
 from se_rl.report.numbers import number
+from se_rl.sandbox.calls import printable
 
 
 @contextmanager
@@ -28,13 +30,15 @@ def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
         yield lambda _: None
         return
     if not console.is_terminal:
-        yield lambda text: print(f"... {text}", file=sys.stderr, flush=True)
+        yield lambda text: print(f"... {printable(text)}", file=sys.stderr, flush=True)
         return
     started = time.monotonic()
     with console.status("starting") as status:
 
         def say(text: str) -> None:
-            status.update(f"{text} [dim]({time.monotonic() - started:.0f} s)[/dim]")
+            status.update(
+                f"{escape(printable(text))} [dim]({time.monotonic() - started:.0f} s)[/dim]"
+            )
 
         yield say
 
@@ -89,4 +93,4 @@ def print_card(card: Mapping[str, Any]) -> None:
 def _cell(value: Any) -> Text:
     if isinstance(value, bool):
         return Text("yes" if value else "no")
-    return Text(str(value))
+    return Text(printable(value, 300))

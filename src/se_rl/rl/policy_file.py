@@ -17,10 +17,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from se_rl.bounded_reading import read_regular, shown
 from se_rl.config import ConfigError
 from se_rl.modules.defaults import Modules
 from se_rl.records.files import write_bytes
 from se_rl.rl.policy import ActionMap, Neutral, Policy
+from se_rl.rl.policy_header import (
+    MOST_BYTES,
+    Facts,
+    check_tensors,
+    facts_fault,
+    header_of,
+    policy_text,
+)
 from se_rl.rl.sandboxed_training import WEIGHT, TrainedDesign
 from se_rl.rl.trainer import Trained
 
@@ -30,9 +39,6 @@ _HASH = re.compile(rb'"sha256":"[0-9a-f]{64}"')
 
 Facts are text inside JSON, where such quotes would be escaped: the first match is the header's.
 """
-
-Facts = dict[str, Any]
-"""What a file says about its policy, as JSON."""
 
 
 class PolicyFileError(ConfigError):
@@ -74,34 +80,29 @@ def read_weights(path: Path) -> tuple[dict[str, Tensor], Facts]:
     from safetensors.torch import load
 
     try:
-        content = path.read_bytes()
+        content = read_regular(path, most_bytes=MOST_BYTES, follow=True)
     except OSError as error:
         raise PolicyFileError(
             f"policy {path} cannot be read: {error.strerror or error}; give a saved policy"
         ) from None
     try:
         _check_header(path, content)
-        return load(content), json.loads(_header(content)["facts"])
+        check_tensors(content)
+        return load(content), policy_text(header_of(content))
     except PolicyFileError:
         raise
-    except (SafetensorError, KeyError, ValueError, TypeError, RecursionError):
+    except (SafetensorError, KeyError, ValueError, TypeError):
         raise PolicyFileError(
             f"policy {path} is damaged or no policy of ours; train it again"
         ) from None
 
 
-def _header(content: bytes) -> dict[str, str]:
-    """Our part of a file's header."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    return json.loads(content[8:end])["__metadata__"]
-
-
 def _check_header(path: Path, content: bytes) -> None:
     """Refuse files of newer formats, and files that are not what their hash says."""
-    header = _header(content)
+    header = header_of(content)["__metadata__"]
     if int(header["format"]) > FORMAT:
         raise PolicyFileError(
-            f"policy {path} has format {header['format']!r}, newer than {FORMAT}; update se-rl"
+            f"policy {path} has format {shown(header['format'])}, newer than {FORMAT}; update se-rl"
         )
     if header["sha256"] != digest(content):
         raise PolicyFileError(
@@ -115,7 +116,7 @@ def load_weights(path: Path, module: nn.Module, facts: Mapping[str, Any]) -> Non
     for name, value in facts.items():
         if known.get(name) != value:
             raise PolicyFileError(
-                f"policy {path} was made for {name} {known.get(name)}, not {value}; "
+                f"policy {path} was made for {name} {shown(known.get(name))}, not {value}; "
                 "make the agent alike"
             )
     own = module.state_dict()
@@ -166,13 +167,7 @@ def save_locked(path: Path, trained: TrainedDesign, facts: Mapping[str, Any]) ->
 
 def load_policy(path: Path, modules: Modules) -> tuple[Trained, Facts]:
     """A saved policy, and its facts; `modules` are the live modules of its design."""
-    facts = read_weights(path)[1]
-    missing = {"shape", "action_map", "neutral", "work", "seed"} - set(facts)
-    if missing:
-        raise PolicyFileError(
-            f"policy {path} is no trained policy: it lacks {min(missing)}; "
-            "load it where it was saved"
-        )
+    facts = policy_facts(path)
     policy = Policy(modules, **facts["shape"])
     load_weights(path, policy, {"shape": facts["shape"]})
     trained = Trained(
@@ -185,6 +180,20 @@ def load_policy(path: Path, modules: Modules) -> tuple[Trained, Facts]:
         seed=facts["seed"],
     )
     return trained, facts
+
+
+def policy_facts(path: Path) -> Facts:
+    """What a file says about its policy, every part of its type and size; others are refused."""
+    weights, facts = read_weights(path)
+    fault = facts_fault(facts)
+    for name, value in weights.items():
+        if not fault and value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            fault = f"{shown(name)} holds numbers that are not finite"
+    if fault:
+        raise PolicyFileError(
+            f"policy {path} is no trained policy: {fault}; load it where it was saved"
+        )
+    return facts
 
 
 def digest(content: bytes) -> str:

@@ -1,0 +1,57 @@
+"""Keys of services: what looks like one never reaches a record, a log or a page.
+
+An endpoint may echo the key that it was sent, in an answer or in an error.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+HIDDEN = "***"
+LEAST_KEY = 8
+"""Shorter values of a key's variable are placeholders such as `none`, and may stand in any text."""
+_LOOKS = re.compile(
+    r"\b(?:sk|pk|rk|xai|gsk|glpat)-[A-Za-z0-9_-]{16,}"
+    r"|\b(?:hf|ghp|gho|ghs|gsk)_[A-Za-z0-9]{20,}"
+    r"|\bAKIA[0-9A-Z]{16}\b"
+    r"|\bAIza[0-9A-Za-z_-]{30,}"
+    r"|\b[Bb]earer\s{1,4}[A-Za-z0-9._~+/=-]{16,}"
+)
+_VARIABLES = ("API_KEY", "_TOKEN", "_SECRET")
+
+
+def scrub(text: str, *keys: str) -> str:
+    """The text without these keys, those of the environment, and what looks like one."""
+    for key in (*keys, *environment_keys()):
+        if len(key) >= LEAST_KEY:
+            text = text.replace(key, HIDDEN)
+    return _LOOKS.sub(_hidden, text)
+
+
+def looks_like_key(text: str) -> bool:
+    """Whether a text holds a key, or something that looks like one."""
+    return scrub(text) != text
+
+
+def environment_keys() -> tuple[str, ...]:
+    """The values of this process's variables that are named as keys are."""
+    found = []
+    for name, value in os.environ.items():
+        if name.upper().endswith(_VARIABLES) and len(value.strip()) >= LEAST_KEY:
+            found.append(value.strip())
+    return tuple(found)
+
+
+def check_address(address: str) -> str:
+    """Why an address may not be stored or printed; "" if it may."""
+    place = address.partition("#")[0]
+    if "@" in place or "?" in place or looks_like_key(address):
+        return "carries a name, a key or a query"
+    return ""
+
+
+def _hidden(found: re.Match[str]) -> str:
+    """Keys have digits; long words with hyphens have none and stay."""
+    text = found[0]
+    return HIDDEN if any(letter.isdigit() for letter in text) else text
