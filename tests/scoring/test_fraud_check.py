@@ -9,7 +9,7 @@ import pytest
 from se_rl.scoring.fraud_check import (
     SLICES,
     Recorder,
-    Watched,
+    WatchedTables,
     check_actions,
     judged,
     martingale_p,
@@ -73,7 +73,7 @@ class PriceMixing(RowWise):
         return np.sort(observation[:, 1]).astype(np.float64)
 
 
-def watched(actor: RowWise, *, agents: int = 1) -> Watched:
+def watched(actor: RowWise, *, agents: int = 1) -> WatchedTables:
     rng = np.random.default_rng(0)
     recorder = Recorder(actor, np.arange(ROWS))
     recorder.start(ROWS, HORIZON)

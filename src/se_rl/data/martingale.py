@@ -8,7 +8,6 @@ the past. A policy that gains on such days sees something it must not see.
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ def martingale_twin(data: MarketData, rng: np.random.Generator) -> MarketData:
     reflect = _Reflection(before, path, signs)
     top = reflect(data.high)
     bottom = reflect(data.low)
-    changed: dict[str, Any] = {
+    changed: dict[str, Array] = {
         "open": reflect(data.open),
         "high": np.maximum(top, bottom),
         "low": np.minimum(top, bottom),
@@ -79,13 +78,13 @@ def _path(before: Array, moves: Array, live: npt.NDArray[np.bool_]) -> Array:
     return path
 
 
-def _quotes(data: MarketData, reflect: _Reflection, signs: Signs) -> dict[str, Any]:
+def _quotes(data: MarketData, reflect: _Reflection, signs: Signs) -> dict[str, Array]:
     """Quotes around the turned mid, as wide as they were; the sizes of a reflected bar change sides."""
     if data.bid is None or data.ask is None:
         return {}
     half = 0.5 * (np.log(data.ask) - np.log(data.bid))
     mid = np.log(reflect(np.sqrt(data.bid * data.ask)))
-    quotes: dict[str, Any] = {"bid": np.exp(mid - half), "ask": np.exp(mid + half)}
+    quotes: dict[str, Array] = {"bid": np.exp(mid - half), "ask": np.exp(mid + half)}
     if data.bid_sizes is not None and data.ask_sizes is not None:
         kept = signs[None, :, :, None] > 0.0
         quotes["bid_sizes"] = np.where(kept, data.bid_sizes, data.ask_sizes)
@@ -93,7 +92,7 @@ def _quotes(data: MarketData, reflect: _Reflection, signs: Signs) -> dict[str, A
     return quotes
 
 
-def _owned(data: MarketData, changed: dict[str, Any]) -> dict[str, Any]:
+def _owned(data: MarketData, changed: dict[str, Array]) -> dict[str, Array]:
     """Days on which a symbol has no session stay as they were (NaN prices)."""
     dead = ~data.has_session
     for field in fields(data):

@@ -34,7 +34,7 @@ MARTINGALE_P = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
-class Watched:
+class WatchedTables:
     """Some tables of a play: what their agents saw and did at every step."""
 
     observations: npt.NDArray[np.float32]  # [table, step, agent, field]
@@ -81,28 +81,28 @@ class Recorder:
         """End the inner actor."""
         self._inner.close()
 
-    def watched(self, agents: int) -> Watched:
+    def watched(self, agents: int) -> WatchedTables:
         """The chosen rows, whole tables of neighbours."""
         observations = np.stack(self.observations)  # [step, row, field]
         steps, rows, fields = observations.shape
         tables = (steps, rows // agents, agents)
-        return Watched(
+        return WatchedTables(
             observations.reshape(*tables, fields).swapaxes(0, 1),
             np.stack(self.ratio).reshape(tables).swapaxes(0, 1),
             np.stack(self.offset).reshape(tables).swapaxes(0, 1),
         )
 
 
-def joined(parts: Sequence[Watched]) -> Watched:
+def joined(parts: Sequence[WatchedTables]) -> WatchedTables:
     """Tables of several groups together."""
-    return Watched(
+    return WatchedTables(
         np.concatenate([part.observations for part in parts]),
         np.concatenate([part.ratio for part in parts]),
         np.concatenate([part.offset for part in parts]),
     )
 
 
-def moved_alone(watched: Watched, actor: Actor, rng: np.random.Generator) -> float:
+def moved_alone(watched: WatchedTables, actor: Actor, rng: np.random.Generator) -> float:
     """The largest change of an action when each table is played by itself, in shuffled order of time."""
     worst = 0.0
     for table in rng.permutation(len(watched)):
@@ -113,7 +113,7 @@ def moved_alone(watched: Watched, actor: Actor, rng: np.random.Generator) -> flo
     return worst
 
 
-def moved_among_strangers(watched: Watched, actor: Actor, rng: np.random.Generator) -> float:
+def moved_among_strangers(watched: WatchedTables, actor: Actor, rng: np.random.Generator) -> float:
     """The same in one batch with as many strangers, rows shuffled: the strangers' steps are permuted."""
     count = len(watched)
     seats = rng.permutation(2 * count)  # table at each seat; those from `count` on are strangers
@@ -130,7 +130,7 @@ def moved_among_strangers(watched: Watched, actor: Actor, rng: np.random.Generat
     return worst
 
 
-def _moved(watched: Watched, tables: Index, step: int, ratio: Array, offset: Array) -> float:
+def _moved(watched: WatchedTables, tables: Index, step: int, ratio: Array, offset: Array) -> float:
     """How far actions lie from what they were, in units of what rounding may move (SLICES)."""
     shape = (len(tables), watched.agents)
     left = watched.horizon - step
@@ -177,7 +177,7 @@ OpenActor = Callable[[int], Actor]
 """Opens the policy in a fresh process for so many rows."""
 
 
-def check_actions(watched: Watched, open_actor: OpenActor, *, seed: int) -> tuple[float, float]:
+def check_actions(watched: WatchedTables, open_actor: OpenActor, *, seed: int) -> tuple[float, float]:
     """How far actions move alone and among strangers, each in a fresh process."""
     rng = np.random.default_rng(seed)
     moved = []

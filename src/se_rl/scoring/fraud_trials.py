@@ -24,7 +24,7 @@ from se_rl.scoring.fraud_check import (
     TABLES,
     FraudCheck,
     Recorder,
-    Watched,
+    WatchedTables,
     check_actions,
     joined,
     judged,
@@ -91,7 +91,7 @@ class FraudTrials:
             found.append(self._compared(sample.watched(), world, open_policy))
         return found
 
-    def _compared(self, watched: Watched, world: World, open_policy: Open) -> tuple[float, float]:
+    def _compared(self, watched: WatchedTables, world: World, open_policy: Open) -> tuple[float, float]:
         def fresh(rows: int) -> Actor:
             return open_policy(world.name, world.horizon, rows)
 
@@ -162,6 +162,6 @@ class _Sample:
         self._recorders.append(recorder)
         return recorder
 
-    def watched(self) -> Watched:
+    def watched(self) -> WatchedTables:
         """All tables of all groups."""
         return joined([recorder.watched(self._agents) for recorder in self._recorders])
