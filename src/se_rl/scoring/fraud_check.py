@@ -177,7 +177,9 @@ OpenActor = Callable[[int], Actor]
 """Opens the policy in a fresh process for so many rows."""
 
 
-def check_actions(watched: WatchedTables, open_actor: OpenActor, *, seed: int) -> tuple[float, float]:
+def check_actions(
+    watched: WatchedTables, open_actor: OpenActor, *, seed: int
+) -> tuple[float, float]:
     """How far actions move alone and among strangers, each in a fresh process."""
     rng = np.random.default_rng(seed)
     moved = []

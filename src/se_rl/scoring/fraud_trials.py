@@ -91,7 +91,9 @@ class FraudTrials:
             found.append(self._compared(sample.watched(), world, open_policy))
         return found
 
-    def _compared(self, watched: WatchedTables, world: World, open_policy: Open) -> tuple[float, float]:
+    def _compared(
+        self, watched: WatchedTables, world: World, open_policy: Open
+    ) -> tuple[float, float]:
         def fresh(rows: int) -> Actor:
             return open_policy(world.name, world.horizon, rows)
 
