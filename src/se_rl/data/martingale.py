@@ -36,7 +36,7 @@ def martingale_twin(data: MarketData, rng: np.random.Generator) -> MarketData:
     if data.amount is not None and data.volume is not None:
         changed["amount"] = data.volume * reflect(data.price)
     changed |= _quotes(data, reflect, signs)
-    return replace(data, **_owned(data, changed))
+    return replace(data, **_owned(data, changed))  # type: ignore[arg-type]
 
 
 class _Reflection:
