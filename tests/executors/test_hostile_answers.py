@@ -69,6 +69,8 @@ class HostileExecutor:
 class OneScore:
     """Validation that gives every policy the same scores."""
 
+    markets_digest = ""
+
     def score(self, *_: Any) -> dict[str, Any]:
         return {"static": np.ones(4), "static_day": np.arange(4.0)}
 
