@@ -112,12 +112,14 @@ def evaluated(pool: TrainingPool, answer: Answer) -> None:
         assert pool.policy(DESIGN, again).weights
 
 
+@pytest.mark.timeout(300 + EXAMPLES)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(hostile(REAL))
 def test_hostile_answers_are_results_that_a_resume_finds(pool: TrainingPool, made: Hostile) -> None:
     evaluated(pool, made.answer)
 
 
+@pytest.mark.timeout(300 + EXAMPLES)
 def test_show_and_page_survive_whatever_was_stored(pool: TrainingPool, folder: Path) -> None:
     evaluated(pool, REAL)
     console = Console(file=io.StringIO(), width=120)

@@ -131,6 +131,7 @@ def test_a_reason_becomes_one_printable_line() -> None:
     assert len(trained.reason) <= 500
 
 
+@pytest.mark.timeout(300 + EXAMPLES)
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(hostile(REAL))
 def test_no_answer_is_an_exception(made: Hostile) -> None:
