@@ -7,6 +7,7 @@ import pytest
 
 from se_rl.baselines.passive_grid import MULTIPLES, OFFSET_TICKS, best_constant, passive_grid
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.costs import Costs
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_world import StaticWorld
@@ -56,7 +57,8 @@ def test_on_history_the_gain_is_the_price_advantage_over_arrival() -> None:
     data = synthetic_market(
         SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=3, sessions=3, seed=2)
     )
-    world = StaticWorld(data, horizon=HORIZON, half_spread_bps=2.0)  # three symbols: no news
+    costs = Costs(half_spread_bps=2.0)
+    world = StaticWorld(data, horizon=HORIZON, costs=costs)  # three symbols: no news
     episodes = world.draw(np.random.default_rng(0), 64)
     for schedule, done in passive_grid(world, episodes):
         record = done.record

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from test_ladder import gate
 
 from se_rl.config import ConfigError
 from se_rl.core.budget import Budget
@@ -31,6 +32,9 @@ from se_rl.modules.kinds import KINDS
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation, ModelCall, design_id
 from se_rl.records.settings import RunConfig, preset
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
+gate = import_module("gate")
 
 SMALL = gate.World(
     days=(6, 6, 6, 6), orders_per_day=4, episodes=12, own_sd=0.3, own_day_sd=0.0, seed_sd=0.05
