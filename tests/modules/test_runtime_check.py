@@ -210,7 +210,7 @@ BAD: dict[str, tuple[tuple[str, str], str]] = {
         _network(LAYER, f"x = {FLAT}\n        return x - x.mean(0)"),
         "other rows of the batch",
     ),
-    "dropout": (_network(LAYER, f"return F.dropout({FLAT}, 0.1)"), "no dropout"),
+    "dropout": (_network(LAYER, f"return F.dropout({FLAT}, 0.1)"), "no F.dropout"),
     "hidden_weights": (
         _network("self.w = torch.randn(obs_dim, 16)", "return obs[:, -1] @ self.w"),
         "after saving and loading",
