@@ -34,7 +34,7 @@ def results(on: DataSet) -> dict:
 
 def run_on(dataset: DataSet, config: BaselinesConfig) -> dict:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task_module, "load_dataset", lambda _: dataset)
+        patch.setattr(task_module, "load_dataset", lambda _, **__: dataset)
         return run_baselines(config)
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from se_rl.data import synthetic
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.synthetic import UNIVERSES, SyntheticConfig, synthetic_market
+from se_rl.data.synthetic_prices import print_bars
 
 Floats = npt.NDArray[np.float64]
 MEDIUM = SyntheticConfig(symbols=40, sessions=40, seed=7)
@@ -239,9 +240,7 @@ def test_without_structure_each_minute_is_exactly_fair() -> None:
         bars = np.empty((6, 1, 1))
         move = np.array(signs) * np.linspace(0.001, 0.05, synthetic.STEPS)
         one = np.ones((1, 1))
-        synthetic._print_bars(
-            bars, 100.0, 0.7, move[None, None], 2 * move[None, None], 30 * one, 0 * one, 1
-        )
+        print_bars(bars, 100.0, 0.7, move[None, None], 2 * move[None, None], 30 * one, 0 * one, 1)
         closes.append(bars[3, 0, 0])
         paid.append(bars[5, 0, 0] / bars[4, 0, 0])
     assert np.std(closes) > 1

@@ -60,7 +60,7 @@ def train_multiple(
 @pytest.fixture
 def dataset(monkeypatch: pytest.MonkeyPatch) -> DataSet:
     data = DataSet(synthetic_market(SyntheticConfig(symbols=6, sessions=8, seed=1)))
-    monkeypatch.setattr(task, "load_dataset", lambda _: data)
+    monkeypatch.setattr(task, "load_dataset", lambda _, **__: data)
     return data
 
 
