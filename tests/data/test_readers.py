@@ -287,6 +287,7 @@ REAL = {
     "us_minute_2025": ((99, 39, 390), 1_378_517, "start", "fa8d015cb5a4b8e0"),
     "us_minute_2026": ((99, 12, 390), 455_025, "start", "240d50b2f9ccab8d"),
     "cn_15min_2025": ((200, 243, 16), 776_180, "end", "ab72c67c88787090"),
+    "in_15min_2024": ((146, 412, 25), 1_503_771, "start", "11364b9b74285183"),
     "nasdaq100_padding_first4517": ((82, 11, 390), 82 * 11 * 390, "start", "f1d293a264f6e388"),
     # One of the 20 dates holds six minutes of one name: it ends early and is left out.
     "lean_minute_bars_quotes": ((10, 19, 390), 14_513 - 6, "start", "f7ce8de1b5d2774a"),

@@ -57,7 +57,7 @@ def add_data(verbs: Any) -> None:
 def _add_read_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--exchange",
-        choices=("XNYS", "XSHG", "continuous"),
+        choices=("XNYS", "XSHG", "XNSE", "continuous"),
         help="trading hours (default: inferred)",
     )
     parser.add_argument(

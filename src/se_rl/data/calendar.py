@@ -13,18 +13,27 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-US, CHINA, CONTINUOUS = "XNYS", "XSHG", "continuous"
+US, CHINA, INDIA, CONTINUOUS = "XNYS", "XSHG", "XNSE", "continuous"
 LABELS = ("start", "end", "open+end")
 """How a bar is named: by its first minute, by its last, or by its last with one extra bar for the
 opening print."""
 
-_HOURS = {US: ((570, 960),), CHINA: ((570, 690), (780, 900))}
-TIME_ZONES = {US: "America/New_York", CHINA: "Asia/Shanghai", CONTINUOUS: "UTC"}
+_HOURS = {US: ((570, 960),), CHINA: ((570, 690), (780, 900)), INDIA: ((555, 930),)}
+TIME_ZONES = {
+    US: "America/New_York",
+    CHINA: "Asia/Shanghai",
+    INDIA: "Asia/Kolkata",
+    CONTINUOUS: "UTC",
+}
+HOLIDAYS_OF = {INDIA: "XBOM"}
+"""Exchanges whose trading days `exchange_calendars` lists under another name: Bombay's here."""
+SPECIAL_SESSIONS = {INDIA: (20240120, 20250201)}
+"""Full sessions on Saturdays that the lists of trading days lack."""
 
 
 @dataclass(frozen=True)
 class SessionGrid:
-    """The bars of one session: exchange (`XNYS`, `XSHG`, `continuous`), bar length in minutes and
+    """The bars of one session: exchange (`XNYS`, `XSHG`, `XNSE`, `continuous`), bar length in minutes and
     their labels."""
 
     exchange: str
@@ -79,7 +88,7 @@ def infer_grid(
     )
     lengths = (bar_minutes,) if bar_minutes else (15, 5, 1)
     best: tuple[tuple[int, int], SessionGrid] | None = None
-    for exchange in _HOURS:
+    for exchange in _exchanges_open_at(labels):
         for length in lengths:
             for label in LABELS:
                 grid = session_grid(exchange, bar_minutes=length, label=label)
@@ -90,3 +99,13 @@ def infer_grid(
                 if best is None or rank < best[0]:
                     best = (rank, grid)
     return best[1] if best else None
+
+
+def _exchanges_open_at(labels: npt.NDArray[np.integer]) -> list[str]:
+    """The exchanges that labels may come from.
+
+    Mumbai trades in New York's hours but for its first and New York's last: only a label before
+    New York opens tells it from a New York day that was cut short.
+    """
+    before_others = bool(np.any(labels < _HOURS[US][0][0]))
+    return [exchange for exchange in _HOURS if exchange != INDIA or before_others]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.calendar import CHINA, TIME_ZONES, US, SessionGrid, infer_grid
+from se_rl.data.calendar import CHINA, INDIA, TIME_ZONES, US, SessionGrid, infer_grid
 from se_rl.data.market_data import PRICE_FIELDS, Array, DataError
 from se_rl.data.read_options import INFER_ALL, ReadOptions
 
@@ -204,7 +204,7 @@ def exchange_clock(
             raise DataError(
                 f"a time is not clear in {options.time_zone} ({one_line(error)}); give UTC times"
             ) from None
-    for exchange in (options.exchange,) if options.exchange else (US, CHINA):
+    for exchange in (options.exchange,) if options.exchange else (US, CHINA, INDIA):
         date, minute = _clock(stamps.tz_convert(TIME_ZONES[exchange]))
         if options.exchange:
             return date, minute

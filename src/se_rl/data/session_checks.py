@@ -10,6 +10,7 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.calendar import HOLIDAYS_OF, SPECIAL_SESSIONS
 from se_rl.data.frames import early_closes
 from se_rl.data.market_data import MarketData
 from se_rl.data.row_defects import Mask
@@ -124,12 +125,14 @@ def _missing_minutes(data: MarketData) -> Iterator[Finding]:
 def _calendar(data: MarketData) -> Iterator[Finding]:
     """Days that the exchange was open and the file lacks, and days of the file that it was not."""
     first, last = _iso(data.dates[0]), _iso(data.dates[-1])
+    exchange = data.grid.exchange
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the calendar package is behind pandas' deprecations
         import exchange_calendars
 
         try:
-            calendar = exchange_calendars.get_calendar(data.grid.exchange, start=first, end=last)
+            listed_as = HOLIDAYS_OF.get(exchange, exchange)
+            calendar = exchange_calendars.get_calendar(listed_as, start=first, end=last)
             sessions, short = calendar.sessions, calendar.early_closes
         except ValueError as error:
             seen = f"{' '.join(str(error).split())[:120]}"
@@ -141,6 +144,7 @@ def _calendar(data: MarketData) -> Iterator[Finding]:
     # Prints after an early close hide it from the reader, which only sees that the day goes on.
     hidden = np.intersect1d(short_days, data.dates[~early_closes(data)])
     missing, strange = np.setdiff1d(open_days, data.dates), np.setdiff1d(data.dates, open_days)
+    strange = np.setdiff1d(strange, SPECIAL_SESSIONS.get(exchange, ()))
     if len(missing):
         yield Finding(
             "missing_days",
