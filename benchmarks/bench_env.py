@@ -66,7 +66,7 @@ def dynamic_rate(seconds: float) -> tuple[float, int]:
     core = DynamicCore()
     side = np.where(np.arange(DYNAMIC_ORDERS) % 2 == 0, 1, -1).astype(np.int8)
     zeros = np.zeros(DYNAMIC_ORDERS, np.int64)
-    orders = Orders(zeros, zeros, side, np.full(DYNAMIC_ORDERS, 1e4), DYNAMIC_STEPS)
+    orders = Orders.of_usual_size(zeros, zeros, side, np.full(DYNAMIC_ORDERS, 1e4), DYNAMIC_STEPS)
     ratio = np.full(DYNAMIC_ORDERS, 1 / DYNAMIC_STEPS)
     best = 0.0
     end = 0.0
@@ -88,7 +88,7 @@ def _static_steps(data: MarketData, config: ExecutionEnvConfig) -> Callable[[], 
     rows = rng.choice(np.flatnonzero(data.has_session.ravel()), ORDERS)
     starts = rng.integers(len(data.grid) - STEPS + 1, size=ORDERS)
     side = rng.choice([1, -1], ORDERS).astype(np.int8)
-    orders = Orders(rows, starts, side, np.full(ORDERS, 1e4), STEPS)
+    orders = Orders.of_usual_size(rows, starts, side, np.full(ORDERS, 1e4), STEPS)
     ratio = np.full(ORDERS, 0.01)
 
     def steps() -> int:

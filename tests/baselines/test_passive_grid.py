@@ -20,7 +20,7 @@ HORIZON = 10
 
 @pytest.fixture(scope="module")
 def passive() -> DynamicWorld:
-    return DynamicWorld(horizon=HORIZON, takes_price=True, bank=128, participation=0.2)
+    return DynamicWorld(horizon=HORIZON, takes_price=True, bank=128, sizes=(0.2, 0.2))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_the_grid_has_every_pair_and_one_twap(grid) -> None:
 
 
 def test_market_twap_costs_what_twap_costs_and_all_at_once_more() -> None:
-    world = DynamicWorld(horizon=HORIZON, bank=128, participation=0.2)
+    world = DynamicWorld(horizon=HORIZON, bank=128, sizes=(0.2, 0.2))
     episodes = world.draw(np.random.default_rng(0), 64)
     twap = execute(world, ConstantSchedule(), episodes).over_twap()
     assert twap.mean == pytest.approx(0.0, abs=1e-3) and twap.se < 1e-3
@@ -72,18 +72,16 @@ def test_on_history_the_gain_is_the_price_advantage_over_arrival() -> None:
 
 
 def test_a_schedule_that_never_finishes_pays_for_it() -> None:
-    world = DynamicWorld(horizon=HORIZON, takes_price=True, bank=32, participation=0.6)
+    world = DynamicWorld(horizon=HORIZON, takes_price=True, bank=32, sizes=(0.6, 0.6))
     episodes = world.draw(np.random.default_rng(0), 16)
     far = execute(world, ConstantSchedule(1.0, 20.0), episodes)
-    assert np.isnan(far.record.net_price).any(), (
-        "the market takes everything: raise the participation"
-    )
+    assert np.isnan(far.record.net_price).any(), "the market takes everything: raise the sizes"
     assert np.isfinite(far.gain).all() and far.over_twap().mean < 0
 
 
 def test_a_market_in_which_everything_breaks_is_refused() -> None:
     world = DynamicWorld(
-        profile=MarketProfile(maker_lots=1, collar=5), horizon=4, bank=4, participation=1.0
+        profile=MarketProfile(maker_lots=1, collar=5), horizon=4, bank=4, sizes=(1.0, 1.0)
     )
     with pytest.raises(ValueError, match="all schedules are void"):
         best_constant(world, np.random.default_rng(0), episodes=8)

@@ -15,7 +15,7 @@ from se_rl.environments.task import Orders
 
 def orders(n: int, horizon: int) -> Orders:
     side = np.where(np.arange(n) % 2 == 0, 1, -1).astype(np.int8)
-    return Orders(np.zeros(n, int), np.zeros(n, int), side, np.ones(n), horizon)
+    return Orders.of_usual_size(np.zeros(n, int), np.zeros(n, int), side, np.ones(n), horizon)
 
 
 def test_every_schedule_trades_the_whole_order() -> None:
@@ -30,7 +30,9 @@ def test_every_schedule_trades_the_whole_order() -> None:
 
 
 def test_vwap_follows_the_profile_of_its_own_window() -> None:
-    batch = Orders(np.zeros(1, int), np.array([2]), np.ones(1, np.int8), np.ones(1), 3)
+    batch = Orders.of_usual_size(
+        np.zeros(1, int), np.array([2]), np.ones(1, np.int8), np.ones(1), 3
+    )
     np.testing.assert_allclose(
         schedules.vwap(batch, np.array([9, 9, 1, 2, 1, 9.0]))[0], [0.25, 0.5, 0.25]
     )

@@ -40,7 +40,7 @@ def test_windows_are_torch_tensors_of_single_sessions() -> None:
     windows = prepared.windows("train", length=12)
     assert len(windows) == 3 * 12 * 4
     features, bars = next(iter(DataLoader(windows, batch_size=5)))
-    assert features.shape == (5, 12, 30) and bars.shape == (5, 12, 5)
+    assert features.shape == (5, 12, 28) and bars.shape == (5, 12, 5)
     assert features.dtype == bars.dtype == torch.float32
     assert bars[0, 0, 0] == 0.0
     expected = 1e4 * (DATA.close[0, 0, 12:24] / DATA.open[0, 0, 12] - 1)

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from se_rl.data.features import (
     CLIP,
     OBSERVATION_FIELDS,
+    PUBLIC_FIELDS,
+    PUBLIC_PLACES,
     TURNED_FIELD,
     TURNED_SIGN,
     FeatureScales,
@@ -57,10 +59,12 @@ def twin() -> DynamicCore:
     return DynamicCore(DATA, shadow=True)
 
 
-def orders(n: int, horizon: int, *, side: int | None = None) -> Orders:
+def orders(n: int, horizon: int, *, side: int | None = None, size: float = 0.1) -> Orders:
     sides = np.resize([1, -1], n) if side is None else np.full(n, side)
     zero = np.zeros(n, np.int64)
-    return Orders(zero, zero, sides.astype(np.int8), np.full(n, 10_000.0), horizon)
+    quantity = np.full(n, 10_000.0)
+    usual = Orders.of_usual_size(zero, zero, sides.astype(np.int8), quantity, horizon)
+    return replace(usual, size=np.full(n, size))
 
 
 def twap(n: int, horizon: int) -> np.ndarray:
@@ -141,9 +145,10 @@ def test_rewards_sum_to_the_gain_over_twap() -> None:
 def test_larger_orders_cost_more_on_the_same_seeds() -> None:
     n, horizon = 256, 8
     costs = []
-    for participation in (0.02, 0.1, 0.3, 0.6):
-        core = DynamicCore(participation=participation)
-        record = core.execute(orders(n, horizon), twap(n, horizon), seeds=np.arange(n) // 2)
+    core = DynamicCore()
+    for size in (0.02, 0.1, 0.3, 0.6):
+        parents = orders(n, horizon, size=size)
+        record = core.execute(parents, twap(n, horizon), seeds=np.arange(n) // 2)
         costs.append(
             -price_advantage(record.net_price, core.benchmarks().arrival, core.orders.side).mean()
         )
@@ -229,14 +234,14 @@ def test_threads_do_not_matter(free: DynamicCore) -> None:
 
 
 def test_an_order_the_book_cannot_take_is_void_and_never_free() -> None:
-    core = DynamicCore(profile=MarketProfile(collar=5), participation=1.0)
+    core = DynamicCore(profile=MarketProfile(collar=5))
     n, horizon = 8, 30
-    lazy = run(core, orders(n, horizon), np.zeros((n, horizon)), seeds=np.arange(n))
+    lazy = run(core, orders(n, horizon, size=1.0), np.zeros((n, horizon)), seeds=np.arange(n))
     record = core.record()
     assert core.broken.all() and np.isnan(record.net_price).all() and (record.leftover == 1.0).all()
     assert np.isfinite(lazy["reward"]).all()
     assert np.isfinite(core.observation).all()
-    busy = run(core, orders(n, horizon), twap(n, horizon), seeds=np.arange(n))
+    busy = run(core, orders(n, horizon, size=1.0), twap(n, horizon), seeds=np.arange(n))
     assert lazy["reward"].sum(axis=0).mean() < busy["reward"].sum(axis=0).mean()
 
 
@@ -279,8 +284,6 @@ def test_wrong_calls_are_refused(free: DynamicCore) -> None:
     free.step(np.ones(2))
     with pytest.raises(ValueError, match="finished"):
         free.step(np.ones(2))
-    with pytest.raises(DataError, match="participation 0"):
-        DynamicCore(participation=0.0)
     with pytest.raises(DataError, match="do not fill markets"):
         DynamicCore(agents=2).reset(orders(3, 2))
     with pytest.raises(ValueError, match="no session"):
@@ -290,29 +293,34 @@ def test_wrong_calls_are_refused(free: DynamicCore) -> None:
 def as_a_seller(core: DynamicCore) -> np.ndarray:
     """The observation with a buyer's view turned back."""
     seen = core.observation.copy()
-    seen[:, :-2] = np.where(
-        core.orders.side[:, None] > 0, seen[:, :-2], seen[:, TURNED_FIELD] * TURNED_SIGN
-    )
+    public = seen[:, PUBLIC_PLACES]
+    turned = public[:, TURNED_FIELD] * TURNED_SIGN
+    seen[:, PUBLIC_PLACES] = np.where(core.orders.side[:, None] > 0, public, turned)
     return seen
 
 
 def test_a_buyer_sees_the_market_upside_down(free: DynamicCore) -> None:
     zeros = np.zeros(2, np.int64)
     free.reset(
-        Orders(zeros, zeros, np.array([1, -1], np.int8), np.full(2, 1e4), 10),
+        Orders.of_usual_size(zeros, zeros, np.array([1, -1], np.int8), np.full(2, 1e4), 10),
         seeds=np.zeros(2, np.int64),
     )
     sell, buy = free.observation
     for name in ("return_5", "return_since_open", "imbalance", "range_position"):
         assert buy[FIELD[name]] == -sell[FIELD[name]] != 0, name
-    assert (
-        buy[FIELD["best_bid"]] == -sell[FIELD["best_ask"]]
-        and buy[FIELD["bid_size_2"]] == sell[FIELD["ask_size_2"]]
-    )
-    assert (
-        buy[FIELD["spread"]] == sell[FIELD["spread"]]
-        and buy[FIELD["volatility"]] == sell[FIELD["volatility"]]
-    )
+    assert buy[FIELD["bid_size_2"]] == sell[FIELD["ask_size_2"]]
+    for name in ("spread", "volatility", "order_size", "horizon"):
+        assert buy[FIELD[name]] == sell[FIELD[name]], name
+
+
+def test_each_order_has_the_lots_of_its_own_size(free: DynamicCore) -> None:
+    sizes = np.array([0.0001, 0.02, 0.1, 0.3])
+    parents = replace(orders(4, 20), size=sizes)
+    free.execute(parents, np.full((4, 20), 0.5), seeds=np.arange(4))
+    lots = np.abs(accounts(free)[0])
+    wanted = np.maximum(1, np.rint(sizes * free.pool.usual_volume_lots * 20))
+    np.testing.assert_array_equal(lots, wanted)
+    assert lots[0] == 1  # an order has a lot at least
 
 
 def test_observation_shows_the_simulated_book(free: DynamicCore) -> None:
@@ -344,10 +352,12 @@ def test_a_twin_starts_where_the_static_world_is(twin: DynamicCore) -> None:
     table = observation_table(DATA, FeatureScales.fit(DATA))[parents.row, parents.start]
     for name in ("volatility", "time_of_day"):
         np.testing.assert_allclose(
-            seen[:, FIELD[name]], table[:, FIELD[name]], atol=1e-5, err_msg=name
+            seen[:, FIELD[name]], table[:, PUBLIC_FIELDS.index(name)], atol=1e-5, err_msg=name
         )
     for name in ("return_15", "return_60", "return_since_open", "volume_5", "specific_return_60"):
-        assert np.corrcoef(seen[:, FIELD[name]], table[:, FIELD[name]])[0, 1] > 0.6, name
+        assert np.corrcoef(seen[:, FIELD[name]], table[:, PUBLIC_FIELDS.index(name)])[0, 1] > 0.6, (
+            name
+        )
 
 
 def changed_after(data: MarketData, bar: int) -> MarketData:

@@ -56,7 +56,7 @@ def free() -> DynamicWorld:
 
 @pytest.fixture(scope="module")
 def crowd() -> DynamicWorld:
-    return make(agents=3, participation=0.05, bank=16)
+    return make(agents=3, sizes=(0.05, 0.05), bank=16)
 
 
 def play(world, episodes: Episodes, ratios: np.ndarray, offset: np.ndarray | None = None) -> Played:
@@ -115,7 +115,7 @@ def test_the_terms_of_an_episode_sum_to_the_price_advantage_over_arrival(
 
 @pytest.mark.parametrize("data", [None, DATA])
 def test_market_twap_gains_nothing_over_the_bank_twap(data) -> None:
-    world = make(data, bank=16)
+    world = make(data, bank=16, sizes=(0.1, 0.3))
     _, fields = play(world, world.draw(np.random.default_rng(0), 32), twap(32))
     np.testing.assert_allclose(rewards(fields).sum(axis=0), 0.0, atol=2e-6)
     for ours, theirs in (
@@ -180,7 +180,7 @@ def test_a_shared_bank_is_read_and_never_written(free: DynamicWorld, tmp_path) -
     assert same_bytes(play(free, fresh, twap(4)), play(other, fresh, twap(4)))
     np.testing.assert_array_equal(mapped["known"], known)
     with pytest.raises(DataError, match="other episodes"):
-        make(participation=0.2, bank=EpisodeBank.from_arrays(mapped))
+        make(sizes=(0.2, 0.2), bank=EpisodeBank.from_arrays(mapped))
 
 
 def test_without_the_bank_the_numbers_are_the_same(free: DynamicWorld) -> None:
@@ -245,7 +245,7 @@ def test_a_limit_rests_at_the_touch_plus_whole_ticks(
 
 
 def test_whoever_waits_to_the_end_is_forced_to_trade_everything() -> None:
-    world = make(participation=0.02)
+    world = make(sizes=(0.02, 0.02))
     _, fields = play(world, world.draw(np.random.default_rng(0), 16), np.zeros((16, HORIZON)))
     np.testing.assert_array_equal(fields["forced_share"][-1], 1.0)
     np.testing.assert_array_equal(fields["traded_share"][-1], 1.0)
@@ -255,7 +255,7 @@ def test_whoever_waits_to_the_end_is_forced_to_trade_everything() -> None:
 
 
 def test_what_the_market_refuses_is_dear() -> None:
-    world = make(participation=1.0)
+    world = make(sizes=(1.0, 1.0))
     episodes = world.draw(np.random.default_rng(0), 16)
     _, fields = play(world, episodes, np.zeros((16, HORIZON)))
     refused = world.core.remaining_lots > 0
@@ -270,7 +270,7 @@ def test_what_the_market_refuses_is_dear() -> None:
 
 
 def test_broken_markets_are_marked_and_leave_finite_fields() -> None:
-    world = make(profile=FRAGILE, participation=0.2, bank=32)
+    world = make(profile=FRAGILE, sizes=(0.2, 0.2), bank=32)
     episodes = world.draw(np.random.default_rng(0), 64)
     _, fields = play(world, episodes, np.full((64, HORIZON), 0.3))
     values = np.array(list(fields.values()))
@@ -300,7 +300,7 @@ def test_agents_of_a_book_share_its_mid_and_have_sides_of_their_own(crowd: Dynam
 
 
 def test_a_mixture_of_books_with_several_agents_keeps_books_whole(crowd: DynamicWorld) -> None:
-    mixed = MixedWorld([crowd, make(agents=3, participation=0.05, bank=16, seed=8)])
+    mixed = MixedWorld([crowd, make(agents=3, sizes=(0.05, 0.05), bank=16, seed=8)])
     episodes = mixed.draw(np.random.default_rng(0), 36)
     assert len(episodes.seeds) == 12
     np.testing.assert_array_equal(episodes.seeds[:6], episodes.seeds[6:])
@@ -330,7 +330,7 @@ def test_nothing_up_to_a_step_depends_on_later_bars_of_the_twin(step: int) -> No
     for values in changed.values():
         values[:, -1, later] = values[:, -1, later][..., order]
     row = np.tile(np.arange(1, 4) * len(DATA.dates) - 1, 2)
-    orders = Orders(
+    orders = Orders.of_usual_size(
         row, np.full(6, start), np.repeat(np.array([1, -1], np.int8), 3), np.ones(6), HORIZON
     )
     episodes, ratios = Episodes(orders, np.arange(6) % 3 * 1000), np.full((6, HORIZON), 0.1)
@@ -400,11 +400,11 @@ def test_one_thread_starts_no_threading_layer_and_gives_the_same_bytes() -> None
 
 
 def test_impossible_settings_and_missing_seeds_are_refused_in_one_line(free: DynamicWorld) -> None:
-    for options in ({"bank": 0}, {"horizon": 0}, {"participation": 2.0}):
+    for options in ({"bank": 0}, {"horizon": 0}, {"sizes": (0.1, 2.0)}):
         with pytest.raises(DataError) as caught:
             make(**options)
         assert "\n" not in str(caught.value)
     zero = np.zeros(2, np.int64)
-    orders = Orders(zero, zero, np.array([1, -1], np.int8), np.ones(2), HORIZON)
+    orders = Orders.of_usual_size(zero, zero, np.array([1, -1], np.int8), np.ones(2), HORIZON)
     with pytest.raises(ValueError, match="no seeds"):
         free.reset(Episodes(orders))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
@@ -26,7 +28,9 @@ DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=3, seed=5))
 
 def orders(sides: list[int], horizon: int) -> Orders:
     zero = np.zeros(len(sides), np.int64)
-    return Orders(zero, zero, np.array(sides, np.int8), np.full(len(sides), 10_000.0), horizon)
+    return Orders.of_usual_size(
+        zero, zero, np.array(sides, np.int8), np.full(len(sides), 10_000.0), horizon
+    )
 
 
 @pytest.mark.parametrize("action, data", [("ratio", None), ("ratio_and_price", DATA)])
@@ -73,8 +77,8 @@ def test_one_agent_equals_the_dynamic_world() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_nobody_is_filled_beyond_its_order_and_cash_is_the_books(seed: int) -> None:
-    core, rng = DynamicCore(agents=4, participation=0.3), np.random.default_rng(seed)
-    parents = orders([1, -1] * 12, 10)
+    core, rng = DynamicCore(agents=4), np.random.default_rng(seed)
+    parents = replace(orders([1, -1] * 12, 10), size=np.full(24, 0.3))
     core.reset(parents, seeds=np.arange(6) + seed)
     while not core.done:
         near = core.touch() * (1 + parents.side * rng.integers(-2, 3, 24) * 3e-4)
@@ -138,7 +142,9 @@ def test_shared_orders_share_their_window() -> None:
     source = OrderSource(DATA, ExecutionEnvConfig(total_time=8))
     drawn = draw_shared_orders(source, np.random.default_rng(0), 20, agents=3)
     assert (drawn.row.reshape(20, 3) == drawn.row[::3, None]).all() and len(set(drawn.side)) == 2
-    wrong = Orders(np.arange(3), drawn.start[:3], drawn.side[:3], drawn.quantity[:3], 8)
+    wrong = Orders.of_usual_size(
+        np.arange(3), drawn.start[:3], drawn.side[:3], drawn.quantity[:3], 8
+    )
     with pytest.raises(DataError, match="differ in row"):
         MultiAgentCore(DynamicCore(DATA, agents=3)).reset(wrong)
 

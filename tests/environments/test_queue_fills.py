@@ -78,7 +78,7 @@ def fill_many(
     out = StepFills(*np.full((4, len(want)), np.nan))
     bars = np.asarray(bar, dtype=np.int64)
     wanted = np.asarray(want, dtype=np.float64)
-    orders = Orders(
+    orders = Orders.of_usual_size(
         np.asarray(row, dtype=np.int64), bars, np.asarray(side, dtype=np.int8), wanted, 1
     )
     fills.fill(orders, bars, want=wanted, limit=np.asarray(limit, dtype=np.float64), out=out)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from se_rl.data.features import (
     OBSERVATION_FIELDS,
     PUBLIC_FIELDS,
+    PUBLIC_PLACES,
     TURNED_FIELD,
     TURNED_SIGN,
     FeatureScales,
@@ -131,10 +132,10 @@ def test_observation_holds_public_fields_then_time_and_inventory() -> None:
     core = StaticCore(DATA, observations=table)
     orders = order_pairs(DATA, 12, start=3)
     first = core.reset(orders)[0].copy()
-    np.testing.assert_array_equal(first[:-2], table[orders.row[0], orders.start[0]])
+    np.testing.assert_array_equal(first[PUBLIC_PLACES], table[orders.row[0], orders.start[0]])
     assert first[-2:].tolist() == [1.0, 1.0]
     second = core.step(np.full(len(orders), 0.25))[0]
-    np.testing.assert_array_equal(second[:-2], table[orders.row[0], orders.start[0] + 1])
+    np.testing.assert_array_equal(second[PUBLIC_PLACES], table[orders.row[0], orders.start[0] + 1])
     np.testing.assert_allclose(second[-2:], [11 / 12, 0.75])
     assert len(first) == len(OBSERVATION_FIELDS)
 
@@ -143,7 +144,7 @@ def test_a_buyer_sees_the_market_upside_down() -> None:
     core = StaticCore(DATA, observations=observation_table(DATA, FeatureScales.fit(DATA)))
     orders = order_pairs(DATA, 12, start=9)
     seen = core.reset(orders).copy()
-    sell, buy = seen[: len(orders) // 2, :-2], seen[len(orders) // 2 :, :-2]
+    sell, buy = np.split(seen[:, PUBLIC_PLACES], 2)
     np.testing.assert_array_equal(buy, sell[:, TURNED_FIELD] * TURNED_SIGN)
     returns = [i for i, name in enumerate(PUBLIC_FIELDS) if "return" in name]
     np.testing.assert_array_equal(buy[:, returns], -sell[:, returns])

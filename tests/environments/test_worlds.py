@@ -10,18 +10,20 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import kstest, uniform
 
-from se_rl.data.features import FeatureScales
+from se_rl.data.features import OBSERVATION_PLACE, FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import read_bars
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.costs import FREE, Costs
+from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.task import arrival_price
+from se_rl.environments.task import arrival_price, sized_orders
 from se_rl.environments.worlds import (
     FIELD_NAMES,
     HIGHEST,
@@ -107,6 +109,49 @@ def test_default_reward_of_twap_is_nothing_and_its_sum_is_the_gain_over_twap() -
     paid = episodes.orders.side * gain / arrival_price(DATA, episodes.orders)
     news = fields["news"] * (fields["inventory_left"] - fields["twap_inventory_left"])
     np.testing.assert_allclose(rewards(fields).sum(axis=0), paid - news.sum(axis=0), atol=1e-6)
+
+
+def test_sizes_are_log_uniform_shares_of_the_usual_volume_of_the_window() -> None:
+    world = make(sizes=(0.02, 0.2))
+    orders = world.draw(np.random.default_rng(0), 4000).orders
+    half = len(orders) // 2
+    np.testing.assert_array_equal(orders.size[:half], orders.size[half:])  # both sides of a pair
+    law = kstest(np.log(orders.size[:half]), uniform(np.log(0.02), np.log(10.0)).cdf)
+    assert law.pvalue > 0.01
+    symbol, day = np.divmod(orders.row, len(DATA.dates))
+    usual = np.array(
+        [
+            SCALES.day_volume[s] * SCALES.volume_share[b : b + HORIZON].sum()
+            for s, b in zip(symbol, orders.start, strict=True)
+        ]
+    )
+    np.testing.assert_allclose(orders.quantity, orders.size * usual, rtol=1e-12)
+    assert (day >= 0).all()
+    with pytest.raises(DataError, match="no shares of the volume"):
+        make(sizes=(0.3, 0.1))
+
+
+def test_both_worlds_show_what_the_order_is_and_a_cap_binds_by_size() -> None:
+    seen = {}
+    for world in (make(), DynamicWorld(horizon=HORIZON, bank=16)):
+        episodes = world.draw(np.random.default_rng(0), 32)
+        first = world.reset(episodes).copy()
+        later = world.step(np.full(32, 0.2), None, new_fields(32))
+        for at in (first, later):
+            shown = at[:, OBSERVATION_PLACE["order_size"]]
+            np.testing.assert_allclose(shown, np.log(episodes.orders.size / 0.1), rtol=1e-5)
+            np.testing.assert_allclose(at[:, OBSERVATION_PLACE["horizon"]], np.log(HORIZON / 60))
+        seen[world.name] = first
+    assert seen["static"].shape == seen["dynamic"].shape
+    capped = make(costs=Costs(max_participation=0.1))
+    leftover = []
+    for size in (0.01, 0.3):
+        few = sized_orders(
+            capped.draw(np.random.default_rng(1), 200).orders, np.full(200, size), DATA, SCALES
+        )
+        leftover.append(capped.core.execute(few, twap(200)).leftover)
+    # a tenth of the volume is far more than one percent of it, and far less than thirty
+    assert (leftover[0] < 0.02).mean() > 0.9 and (leftover[1] > 0.3).mean() > 0.9
 
 
 def test_fields_say_what_the_bars_say() -> None:

@@ -19,7 +19,7 @@ class ToyWorld:
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
         zeros = np.zeros(n, np.int64)
         side = np.where(np.arange(n) < n // 2, 1, -1).astype(np.int8)
-        orders = Orders(zeros, zeros, side, np.ones(n), self.horizon)
+        orders = Orders.of_usual_size(zeros, zeros, side, np.ones(n), self.horizon)
         return Episodes(orders, rng.integers(2**62, size=n // self.agents))
 
     def reset(self, episodes: Episodes) -> np.ndarray:

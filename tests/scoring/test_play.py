@@ -97,7 +97,9 @@ def test_one_process_serves_windows_that_follow_each_other() -> None:
 def test_a_window_that_overlaps_one_played_before_gets_a_fresh_process(gap: int) -> None:
     row = np.repeat([0, 0], 2)
     start = np.array([0, gap, 0, gap])
-    orders = Orders(row, start, np.array([1, 1, -1, -1], np.int8), np.full(4, 1e4), HORIZON)
+    orders = Orders.of_usual_size(
+        row, start, np.array([1, 1, -1, -1], np.int8), np.full(4, 1e4), HORIZON
+    )
     closed: list[int] = []
 
     class Closing(Reversal):

@@ -78,7 +78,7 @@ def _world(config: LearnedConfig, takes_price: bool, *, seed: int, bank: int) ->
     """A simulated market with the configured orders."""
     return DynamicWorld(
         horizon=config.dynamic_horizon,
-        participation=config.participation,
+        sizes=(config.participation, config.participation),
         takes_price=takes_price,
         seed=seed,
         bank=bank,

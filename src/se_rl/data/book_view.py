@@ -17,10 +17,6 @@ class BookView(Protocol):
     `specific_returns` are [entry of RETURN_MINUTES, market].
     """
 
-    bid: Array
-    ask: Array
-    log_open: Array
-    day_volatility: Array
     spread_bps: Array
     usual_spread_bps: Array
     log_sizes: Array

@@ -47,6 +47,13 @@ class FeatureScales:
             volume_share=share,
         )
 
+    def window_volume(
+        self, symbol: npt.NDArray[np.integer], start: npt.NDArray[np.integer], horizon: int
+    ) -> Array:
+        """Shares that usually trade in these symbols in `horizon` bars from bar `start` on."""
+        before = np.concatenate([[0.0], np.cumsum(self.volume_share)])
+        return self.day_volume[symbol] * (before[start + horizon] - before[start])
+
     def of(self, data: MarketData) -> FeatureScales:
         """The scales in the order of another data set's symbols.
 

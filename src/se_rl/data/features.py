@@ -25,6 +25,7 @@ from se_rl.data.observation_fields import (
 __all__ = [
     "BOOK_LEVELS",
     "CLIP",
+    "FIRST_PUBLIC",
     "OBSERVATION_FIELDS",
     "OBSERVATION_PLACE",
     "PRIOR_MINUTES",
@@ -55,12 +56,15 @@ They are turned for the order's side: a buyer sees the market upside down, so th
 serve both sides and a rise is good news to whoever sees one."""
 OBSERVATION_PLACE: dict[str, int] = {name: place for place, name in enumerate(OBSERVATION_FIELDS)}
 """The position of each field in an observation."""
-PUBLIC_PLACES = slice(0, len(PUBLIC_FIELDS))
-"""The public fields' positions in an observation: they come first."""
+FIRST_PUBLIC = OBSERVATION_PLACE[PUBLIC_FIELDS[0]]
+PUBLIC_PLACES = slice(FIRST_PUBLIC, FIRST_PUBLIC + len(PUBLIC_FIELDS))
+"""The public fields' positions in an observation: they stand together."""
 if OBSERVATION_FIELDS[PUBLIC_PLACES] != PUBLIC_FIELDS:
-    raise ValueError("a private field stands among the public ones; list it after them")
+    raise ValueError("a private field stands among the public ones; list it before or after them")
 
-TURNED_FIELD = np.array([OBSERVATION_PLACE[field.mirror or field.name] for field in PUBLIC_RECORDS])
+TURNED_FIELD = np.array(
+    [PUBLIC_FIELDS.index(field.mirror or field.name) for field in PUBLIC_RECORDS]
+)
 TURNED_SIGN = np.array([-1.0 if field.negated else 1.0 for field in PUBLIC_RECORDS], np.float32)
 """A buyer's public field k is TURNED_SIGN[k] times the seller's field TURNED_FIELD[k]."""
 

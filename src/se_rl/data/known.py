@@ -56,11 +56,6 @@ class Known:
         return self.log_price[..., :1]
 
     @cached_property
-    def day_sigma(self) -> Array:
-        """Standard deviation of a whole session's log return."""
-        return self.sigma * np.sqrt(len(self.data.grid))
-
-    @cached_property
     def displayed_sizes(self) -> tuple[Array, Array] | None:
         """Bid and ask sizes [..., level] at the last close; None where the data has none."""
         if self.data.bid_sizes is None or self.data.ask_sizes is None:

@@ -56,15 +56,6 @@ class ObservationField:
         return self.on_history is None
 
 
-def _best_price(side: int, known: Known) -> Array:
-    """Log distance of the best price from the open; without quotes the last close stands in."""
-    bid, ask = known.data.bid, known.data.ask
-    if bid is None or ask is None:
-        return (known.log_price - known.log_open) / known.day_sigma
-    quote = known_last(bid if side == _BIDS else ask)
-    return (np.log(quote) - known.log_open) / known.day_sigma
-
-
 def _spread(known: Known) -> Array:
     """Log of the quoted spread over the symbol's usual one; 0 without quotes."""
     if known.data.bid is None or known.data.ask is None:
@@ -136,32 +127,13 @@ def _time_of_day(known: Known) -> Array:
     return np.arange(bars + 1) / bars
 
 
-def _price_fields() -> tuple[ObservationField, ...]:
-    """The touch and the spread."""
-    from_open = "log distance from the session's open over the day's volatility"
-    best_bid = ObservationField(
-        "best_bid",
-        from_open,
-        on_history=partial(_best_price, _BIDS),
-        in_book=lambda view: (np.log(view.bid) - view.log_open) / view.day_volatility,
-        negated=True,
-        mirror="best_ask",
-    )
-    best_ask = ObservationField(
-        "best_ask",
-        from_open,
-        on_history=partial(_best_price, _ASKS),
-        in_book=lambda view: (np.log(view.ask) - view.log_open) / view.day_volatility,
-        negated=True,
-        mirror="best_bid",
-    )
-    spread = ObservationField(
+def _spread_field() -> ObservationField:
+    return ObservationField(
         "spread",
         "log of the spread over the symbol's median in train",
         on_history=_spread,
         in_book=lambda view: np.log((view.spread_bps + 0.01) / (view.usual_spread_bps + 0.01)),
     )
-    return best_bid, best_ask, spread
 
 
 def _size_fields() -> tuple[ObservationField, ...]:
@@ -255,11 +227,14 @@ def _day_fields() -> tuple[ObservationField, ...]:
 
 
 FIELDS: tuple[ObservationField, ...] = (
-    *_price_fields(),
+    ObservationField("order_size", "log of the order's share of the usual volume over 10 %"),
+    ObservationField("horizon", "log of the order's length in bars over 60"),
+    _spread_field(),
     *_size_fields(),
     *_return_fields(),
     *_day_fields(),
     ObservationField("time_left", "share of the order's horizon left, (T - t) / T"),
     ObservationField("inventory_left", "share of the order left to trade, I_t / I_0"),
 )
-"""All observed numbers in order: the market's first, then those of the agent's own order."""
+"""All observed numbers in order: what the agent's own order is, the market, and what is left of the
+order."""

@@ -25,7 +25,12 @@ from se_rl.environments.engine import run_to_end
 from se_rl.environments.market_view import MarketView
 from se_rl.environments.metrics import BPS
 from se_rl.environments.scripted_markets import ScriptedMarkets
-from se_rl.environments.task import ExecutionRecord, Orders, WindowBenchmarks
+from se_rl.environments.task import (
+    ExecutionRecord,
+    Orders,
+    WindowBenchmarks,
+    write_order_fields,
+)
 from se_rl.market import participants as at
 from se_rl.market.price_levels import BUY, SELL
 from se_rl.market.profile import MarketProfile
@@ -42,8 +47,8 @@ FARTHEST_TICKS = 100_000
 class DynamicCore:
     """Batched execution in simulated markets: twins of the sessions of `data`, or free markets.
 
-    An order of any number of shares is as many lots as make it `participation` of the usual volume
-    over its horizon. `shadow` steps every market a second time without our orders, on the same
+    An order of any number of shares is as many lots as make it its `size` of the usual volume over
+    its horizon. `shadow` steps every market a second time without our orders, on the same
     random numbers. After a step these say what happened (arrays over orders, prices in currency):
     `shares`, `reward`, `mid_before`, `mid_after`, `mid_average`, `fill_price` (the average mid
     where nothing was filled), `passive_share` and `forced_share` of the whole order; `half_spread`
@@ -58,23 +63,16 @@ class DynamicCore:
         profile: MarketProfile | None = None,
         scales: FeatureScales | None = None,
         agents: int = 1,
-        participation: float = 0.10,
         fee_bps: float = 0.0,
         shadow: bool = False,
         seed: int = 0,
     ) -> None:
-        if not 0.0 < participation <= 1.0:
-            raise DataError(
-                f"participation {participation} is not a share of the volume; "
-                "use e.g. 0.1, at most 1"
-            )
         self.books = ScriptedMarkets(
             data, profile=profile, scales=scales, agents=agents, shadow=shadow
         )
         self.twin = self.books.twin
         self.pool = self.books.pool
         self.agents = agents
-        self._participation = participation
         self._fee = fee_bps / BPS
         self._rng = np.random.default_rng(seed)
 
@@ -98,19 +96,20 @@ class DynamicCore:
         self.step_index = 0
         self.books.start(orders, np.broadcast_to(np.asarray(seeds, np.int64), (count,)))
         self.script = self.books.script
-        usual_lots = self._participation * self.pool.usual_volume_lots * orders.horizon
-        self._lots = max(1, round(usual_lots))
+        usual_lots = orders.size * self.pool.usual_volume_lots * orders.horizon
+        self._lots = np.maximum(1, np.rint(usual_lots)).astype(np.int64)
         self._open_accounts(n)
         self.arrival = self.books.per_order(self.price(self.books.mid_ticks))
         self.mid_after = self.arrival
         self._view = MarketView(self.books, horizon=orders.horizon)
         self.observation = np.zeros((n, len(OBSERVATION_FIELDS)), np.float32)
+        write_order_fields(orders, self.observation)
         self._observe()
         return self.observation
 
     def _open_accounts(self, n: int) -> None:
         """Nothing is traded yet."""
-        self.remaining_lots = np.full(n, self._lots, np.int64)
+        self.remaining_lots = self._lots.copy()
         self.remaining = self.orders.quantity.copy()
         self.shares = np.zeros(n)
         self.reward = np.zeros(n)

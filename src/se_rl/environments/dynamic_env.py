@@ -142,7 +142,6 @@ def make_dynamic_core(
         profile=profile,
         scales=scales,
         agents=agents,
-        participation=config.participation,
         fee_bps=config.transaction_cost * BPS,
         shadow=shadow,
     )

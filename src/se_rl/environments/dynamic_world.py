@@ -18,7 +18,12 @@ from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.episode_bank import BankPlan, Baseline, EpisodeBank
 from se_rl.environments.metrics import BPS
-from se_rl.environments.task import ExecutionRecord, WindowBenchmarks
+from se_rl.environments.task import (
+    SIZES,
+    ExecutionRecord,
+    WindowBenchmarks,
+    checked_sizes,
+)
 from se_rl.environments.worlds import (
     FIELD_NAMES,
     Array,
@@ -52,8 +57,8 @@ class _Traded:
 class DynamicWorld:
     """Orders in simulated markets, which they move.
 
-    Twins of the sessions of `dates` in `data`, or free markets. An order is `participation` of the
-    usual volume over its horizon. With `takes_price` the offsets of a step become limit prices.
+    Twins of the sessions of `dates` in `data`, or free markets. Sizes are log-uniform between the
+    two of `sizes`, shares of the usual volume over the horizon. With `takes_price` the offsets of a step become limit prices.
     `shadow_from_bank=False` simulates the baseline anew for every batch: the same numbers, at three
     times the cost, and what happens anyway to episodes that are not in the bank.
     """
@@ -68,7 +73,7 @@ class DynamicWorld:
         *,
         profile: MarketProfile | None = None,
         horizon: int = 40,
-        participation: float = 0.10,
+        sizes: tuple[float, float] = SIZES,
         takes_price: bool = False,
         bank: int | EpisodeBank = 4096,
         seed: int = 0,
@@ -100,7 +105,7 @@ class DynamicWorld:
             data,
             scales,
             horizon=horizon,
-            participation=participation,
+            sizes=checked_sizes(sizes),
             agents=agents,
             seed=seed,
             rows=rows,
@@ -116,7 +121,6 @@ class DynamicWorld:
             profile=profile,
             scales=scales,
             agents=agents,
-            participation=participation,
             fee_bps=fee_bps,
         )
 

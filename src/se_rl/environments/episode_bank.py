@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
-from se_rl.environments.task import Orders
+from se_rl.environments.task import Orders, draw_sizes
 from se_rl.environments.worlds import QUANTITY, Bool, Episodes, Fields, Int
 from se_rl.market.profile import MarketProfile
 
@@ -39,6 +39,7 @@ class BankPlan:
     horizon: int
     agents: int
     seed: int
+    sizes: tuple[float, float]
     rows: Int
     starts: Int
     key: bytes
@@ -51,20 +52,20 @@ class BankPlan:
         scales: FeatureScales | None,
         *,
         horizon: int,
-        participation: float,
+        sizes: tuple[float, float],
         agents: int,
         seed: int,
         rows: Int,
         starts: Int,
     ) -> BankPlan:
         """The plan with its key, a digest of everything that the numbers depend on."""
-        settings = (astuple(profile), horizon, participation, agents, seed)
+        settings = (astuple(profile), horizon, sizes, agents, seed)
         digest = hashlib.sha256(repr(settings).encode())
         digest.update(np.ascontiguousarray(rows).tobytes())
         for part in (data, scales):
             for array in _arrays_of(part):
                 digest.update(np.ascontiguousarray(array).tobytes())
-        return cls(horizon, agents, seed, rows, starts, digest.digest())
+        return cls(horizon, agents, seed, sizes, rows, starts, digest.digest())
 
 
 def _arrays_of(record: MarketData | FeatureScales | None) -> list[npt.NDArray[Any]]:
@@ -91,7 +92,9 @@ class EpisodeBank:
         """Draw `size` episodes; nothing is simulated yet."""
         agents, horizon = plan.agents, plan.horizon
         # a stream of its own for each column, so that entries do not depend on the bank's size
-        seeds, row, start, side = (np.random.default_rng((plan.seed, part)) for part in range(4))
+        seeds, row, start, side, share = (
+            np.random.default_rng((plan.seed, part)) for part in range(5)
+        )
         sides = np.ones((size, agents)) if agents == 1 else side.choice([1, -1], (size, agents))
         return cls(
             {
@@ -101,6 +104,7 @@ class EpisodeBank:
                 "row": row.choice(plan.rows, size),
                 "start": start.choice(plan.starts, size),
                 "side": sides.astype(np.int8),
+                "size": draw_sizes(share, (size, agents), plan.sizes),
                 "mid": np.zeros((size, horizon + 1), np.float32),
                 "fill": np.zeros((2, size, agents, horizon), np.float32),
                 "left": np.zeros((2, size, agents, horizon), np.float32),
@@ -139,6 +143,7 @@ class EpisodeBank:
         same &= self["seed"][entry] == seeds
         same &= self["row"][entry] == orders.row[::agents]
         same &= self["start"][entry] == orders.start[::agents]
+        same &= (self["size"][entry] == orders.size.reshape(-1, agents)).all(axis=1)
         return (entry, half) if same.all() else None
 
     def episodes(self, entry: Int, *, horizon: int) -> Episodes:
@@ -148,7 +153,15 @@ class EpisodeBank:
         row = np.tile(np.repeat(self["row"][entry], agents), 2)
         start = np.tile(np.repeat(self["start"][entry], agents), 2)
         both = np.concatenate([sides, -sides]).ravel()
-        orders = Orders(row, start, both, np.full(len(both), QUANTITY), horizon)
+        orders = Orders(
+            row=row,
+            start=start,
+            side=both,
+            quantity=np.full(len(both), QUANTITY),
+            size=np.tile(self["size"][entry].ravel(), 2),
+            kind=np.zeros(len(both), np.int64),
+            horizon=horizon,
+        )
         return Episodes(orders, np.tile(self["seed"][entry], 2))
 
     def store(self, entry: Int, baseline: Baseline) -> None:

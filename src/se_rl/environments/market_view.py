@@ -33,7 +33,7 @@ class MarketView:
         self._books = books
         self._script = script
         self._bar = 0
-        self.log_open = script.log_open
+        self._log_open = script.log_open
         self.usual_spread_bps = pool.usual_spread_ticks * script.tick * BPS
         self._log_usual_lots = np.log(pool.usual_best_lots + 1.0)
         self._log_usual_volatility = np.log(script.usual_volatility)
@@ -77,7 +77,7 @@ class MarketView:
     def return_since_open(self) -> Array:
         """Log return since the open, in units of its standard deviation."""
         bars_known = np.maximum(self._script.bars_known + self._bar, 1.0)
-        return (self._path[self._now] - self.log_open) / (self.volatility * np.sqrt(bars_known))
+        return (self._path[self._now] - self._log_open) / (self.volatility * np.sqrt(bars_known))
 
     @property
     def range_position(self) -> Array:
@@ -121,7 +121,6 @@ class MarketView:
         self.bid = bid
         self.ask = ask
         self.half_spread = (ask - bid) / (ask + bid)
-        self.day_volatility = self.volatility * np.sqrt(self._script.day_bars)
         self.spread_bps = 2.0 * BPS * (ask - bid) / (ask + bid)
         self.log_sizes = np.log(lots.reshape(len(lots), -1).T + 1.0) - self._log_usual_lots
         bids, asks = lots.sum(axis=2).T

@@ -144,5 +144,7 @@ def _join_orders(parts: Sequence[Orders]) -> Orders:
         start=np.concatenate([part.start for part in parts]),
         side=np.concatenate([part.side for part in parts]),
         quantity=np.concatenate([part.quantity for part in parts]),
+        size=np.concatenate([part.size for part in parts]),
+        kind=np.concatenate([part.kind for part in parts]),
         horizon=parts[0].horizon,
     )

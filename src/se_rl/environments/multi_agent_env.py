@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,7 @@ def draw_shared_orders(
     """Orders for `agents` agents in each of `books` books: a window per book, a side per agent."""
     drawn = source.draw(rng, books * agents)
     lead = np.arange(books * agents) // agents * agents
-    return Orders(drawn.row[lead], drawn.start[lead], drawn.side, drawn.quantity, drawn.horizon)
+    return replace(drawn, row=drawn.row[lead], start=drawn.start[lead])
 
 
 class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):

@@ -12,7 +12,13 @@ import numpy.typing as npt
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.costs import Costs
 from se_rl.environments.metrics import BPS
-from se_rl.environments.task import SIDES, Orders, check_window, positive_quantity
+from se_rl.environments.task import (
+    SIDES,
+    Orders,
+    check_window,
+    checked_sizes,
+    positive_quantity,
+)
 
 Info = dict[str, Any]
 """What Gymnasium and PettingZoo call `info` and `options`: plain values by name."""
@@ -26,7 +32,8 @@ class ExecutionEnvConfig:
     `side` is buy, sell or both (drawn per episode); `start` None draws the first bar.
     `transaction_cost` is the fee as a share of the cash exchanged. `fills`, `half_spread_bps` and
     `max_participation` are assumptions of the static world, which the book of the dynamic one
-    replaces; `participation`, the order's share of the usual volume, is the dynamic world's.
+    replaces; `participation` is the order's share of the usual volume: what the policy is told in
+    both worlds, and how many lots the order has in the dynamic one.
     """
 
     initial_inventory: float = 10_000.0
@@ -45,6 +52,7 @@ class ExecutionEnvConfig:
         positive_quantity(self.initial_inventory)
         _check_known("action", self.action, ACTIONS)
         _check_known("side", self.side, (*SIDES, "both"))
+        checked_sizes((self.participation, self.participation))
         _ = self.costs  # refuses impossible ones
 
     @property
@@ -97,7 +105,8 @@ class OrderSource:
         sign = rng.choice([1, -1], size=n) if side == "both" else np.full(n, SIDES[side])
         row = rng.choice(rows, size=n)
         quantity = np.full(n, config.initial_inventory)
-        return Orders(row, first, sign.astype(np.int8), quantity, config.total_time)
+        orders = Orders.of_usual_size(row, first, sign.astype(np.int8), quantity, config.total_time)
+        return replace(orders, size=np.full(n, config.participation))
 
     def _starts(self, rng: np.random.Generator, n: int, start: int | None) -> npt.NDArray[np.int64]:
         """The orders' first bars: drawn where `start` is None, refused where they do not fit."""

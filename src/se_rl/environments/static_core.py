@@ -14,13 +14,25 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from se_rl.data.features import OBSERVATION_FIELDS, OBSERVATION_PLACE, TURNED_FIELD, TURNED_SIGN
+from se_rl.data.features import (
+    FIRST_PUBLIC,
+    OBSERVATION_FIELDS,
+    OBSERVATION_PLACE,
+    TURNED_FIELD,
+    TURNED_SIGN,
+)
 from se_rl.data.market_data import MarketData
 from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.engine import run_to_end
 from se_rl.environments.fill_model import FillModel, StepFills
 from se_rl.environments.fills import fill_model, flat
-from se_rl.environments.task import ExecutionRecord, Orders, WindowBenchmarks, arrival_price
+from se_rl.environments.task import (
+    ExecutionRecord,
+    Orders,
+    WindowBenchmarks,
+    arrival_price,
+    write_order_fields,
+)
 
 Array = npt.NDArray[np.float64]
 Bool = npt.NDArray[np.bool_]
@@ -70,6 +82,7 @@ class StaticCore:
         self._no_limit = np.full(n, np.nan)
         self._bar = orders.start.copy()
         self.observation = np.zeros((n, len(OBSERVATION_FIELDS)), np.float32)
+        write_order_fields(orders, self.observation)
         self._observe()
         return self.observation
 
@@ -162,6 +175,7 @@ class StaticCore:
             self.remaining,
             TURNED_FIELD,
             TURNED_SIGN,
+            FIRST_PUBLIC,
             _TIME_LEFT,
             _INVENTORY_LEFT,
             self._bar,
@@ -241,12 +255,13 @@ def _copy_observation(  # type: ignore[no-untyped-def]
     remaining,
     turned_field,
     turned_sign,
+    first_public,
     time_place,
     inventory_place,
     bar,
     observation,
 ):
-    """Each order's public fields at its next bar, turned for a buyer, and its private ones.
+    """Each order's public fields at its next bar, turned for a buyer, and what is left of it.
 
     Writes `bar` too. Positions are arguments and not globals: a cached kernel would keep old ones.
     """
@@ -255,9 +270,10 @@ def _copy_observation(  # type: ignore[no-untyped-def]
         bar[i] = start[i] + step
         if side[i] > 0:
             for k in range(table.shape[2]):
-                observation[i, k] = table[row[i], bar[i], k]
+                observation[i, first_public + k] = table[row[i], bar[i], k]
         else:
             for k in range(table.shape[2]):
-                observation[i, k] = turned_sign[k] * table[row[i], bar[i], turned_field[k]]
+                turned = turned_sign[k] * table[row[i], bar[i], turned_field[k]]
+                observation[i, first_public + k] = turned
         observation[i, time_place] = time_left
         observation[i, inventory_place] = remaining[i] / quantity[i]

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from se_rl.data.features import OBSERVATION_PLACE, Known
+from se_rl.data.features import PUBLIC_FIELDS, Known
 from se_rl.data.market_data import MarketData
 from se_rl.environments.fill_model import StepFills
 from se_rl.environments.worlds import FIELD_PLACE, HIGHEST, LOWEST, Array, Fields, Int, Observation
@@ -75,7 +75,7 @@ def bar_table(
         quoted = (data.ask - data.bid) / (data.ask + data.bid)
         table[..., 1:, COLUMN.half_spread] = np.nan_to_num(quoted)
     rows = table.reshape(symbols * sessions, bars + 1, len(COLUMN))
-    rows[..., COLUMN.imbalance] = observations[..., OBSERVATION_PLACE["imbalance"]]
+    rows[..., COLUMN.imbalance] = observations[..., PUBLIC_FIELDS.index("imbalance")]
     return rows
 
 

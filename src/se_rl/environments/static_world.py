@@ -17,7 +17,17 @@ from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.fills import fill_model
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.static_fields import Booked, Prices, bar_table, write_step, write_twap
-from se_rl.environments.task import BUY, SELL, ExecutionRecord, Orders, WindowBenchmarks
+from se_rl.environments.task import (
+    BUY,
+    SELL,
+    SIZES,
+    ExecutionRecord,
+    Orders,
+    WindowBenchmarks,
+    checked_sizes,
+    draw_sizes,
+    sized_orders,
+)
 from se_rl.environments.worlds import (
     FIELD_NAMES,
     QUANTITY,
@@ -36,6 +46,7 @@ class StaticWorld:
     """Orders on the sessions of `dates` (None: all), filled and charged as `costs` say.
 
     Windows of `horizon` bars begin anywhere in the session (`starts` "any") or at the bars listed.
+    Drawn orders are log-uniform shares of the window's usual volume, between the two of `sizes`.
     Scales are those of the train split; without them, of the chosen dates. `table` may hand in the
     observation table where it exists already. Fills from the queue need the `book` that `data`
     holds the bars of. A world whose fill model takes limits asks policies for a price.
@@ -57,15 +68,18 @@ class StaticWorld:
         book: BookHistory | None = None,
         starts: str | Sequence[int] = "any",
         table: Observation | None = None,
+        sizes: tuple[float, float] = SIZES,
     ) -> None:
         self.data = data
         self.horizon = horizon
         self.costs = costs
+        self.sizes = checked_sizes(sizes)
         self.starts = window_starts(data, horizon, starts)
         self.rows = session_rows(data, dates)
         if scales is None:
             chosen = data if dates is None else data.select(dates=np.asarray(dates))
             scales = FeatureScales.fit(chosen)
+        self.scales = scales
         self.table = observation_table(data, scales) if table is None else table
         fills = fill_model(costs, data, book=book)
         self.takes_price = fills.takes_limits
@@ -83,13 +97,16 @@ class StaticWorld:
         )
 
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
-        """Random windows, each sold and bought."""
+        """Random windows and sizes, each sold and bought."""
         half = check_pairs(n)
         row = rng.choice(self.rows, half)
         start = rng.choice(self.starts, half)
+        size = np.tile(draw_sizes(rng, half, self.sizes), 2)
         side = np.repeat(np.array([SELL, BUY], np.int8), half)
-        quantity = np.full(n, QUANTITY)
-        return Episodes(Orders(np.tile(row, 2), np.tile(start, 2), side, quantity, self.horizon))
+        orders = Orders.of_usual_size(
+            np.tile(row, 2), np.tile(start, 2), side, np.full(n, QUANTITY), self.horizon
+        )
+        return Episodes(sized_orders(orders, size, self.data, self.scales))
 
     def reset(self, episodes: Episodes) -> Observation:
         """Start these orders; seeds mean nothing on history."""

@@ -6,19 +6,28 @@ buy, everywhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.feature_scales import FeatureScales
+from se_rl.data.features import CLIP, OBSERVATION_PLACE
 from se_rl.data.market_data import DataError, MarketData
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
+Observation = npt.NDArray[np.float32]
 
 SELL, BUY = 1, -1
 SIDES = {"sell": SELL, "buy": BUY}
+SIZES = (0.01, 0.30)
+"""Drawn parent orders are this share of the usual volume of their window, from least to most."""
+USUAL_SIZE = 0.10
+"""The size of an order that nobody states; it is observed as 0."""
+USUAL_HORIZON = 60
+"""The length in bars that is observed as 0."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +45,27 @@ class Episode:
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """Many parent orders as arrays; `row` is symbol * sessions + session in their data."""
+    """Many parent orders as arrays; `row` is symbol * sessions + session in their data.
+
+    `quantity` counts shares, `size` is the order as a share of the usual volume of its window, and
+    `kind` says which of a world's kinds of market the order trades in (0 on history).
+    """
 
     row: Index
     start: Index
     side: npt.NDArray[np.int8]
     quantity: Array
+    size: Array
+    kind: Index
     horizon: int
+
+    @classmethod
+    def of_usual_size(
+        cls, row: Index, start: Index, side: npt.NDArray[np.int8], quantity: Array, horizon: int
+    ) -> Orders:
+        """Orders whose share of the volume nobody states, in markets of the first kind."""
+        size = np.full(len(row), USUAL_SIZE)
+        return cls(row, start, side, quantity, size, np.zeros(len(row), np.int64), horizon)
 
     def __len__(self) -> int:
         return len(self.row)
@@ -50,7 +73,13 @@ class Orders:
     def take(self, which: npt.NDArray[np.integer] | npt.NDArray[np.bool_]) -> Orders:
         """Some of the orders."""
         return Orders(
-            self.row[which], self.start[which], self.side[which], self.quantity[which], self.horizon
+            row=self.row[which],
+            start=self.start[which],
+            side=self.side[which],
+            quantity=self.quantity[which],
+            size=self.size[which],
+            kind=self.kind[which],
+            horizon=self.horizon,
         )
 
     def bars(self) -> Index:
@@ -73,7 +102,7 @@ def order_from_episode(data: MarketData, episode: Episode) -> Orders:
     day = int(np.flatnonzero(data.dates == episode.session)[0])
     check_window(data, horizon=episode.horizon, start=episode.start)
     row = symbol * len(data.dates) + day
-    return Orders(
+    return Orders.of_usual_size(
         row=np.array([row]),
         start=np.array([episode.start]),
         side=np.array([SIDES[episode.side]], np.int8),
@@ -113,7 +142,46 @@ def order_pairs(
         )
     both = np.concatenate([row, row])
     side = np.repeat(np.array([SELL, BUY], np.int8), len(row))
-    return Orders(both, np.tile(starts[window], 2), side, np.full(len(both), quantity), length)
+    begin = np.tile(starts[window], 2)
+    return Orders.of_usual_size(both, begin, side, np.full(len(both), quantity), length)
+
+
+def sized_orders(orders: Orders, size: Array, data: MarketData, scales: FeatureScales) -> Orders:
+    """The orders in another size: this share of the volume that is usual in their windows.
+
+    Without volume the quantities stay what they are: nothing on such data depends on them.
+    """
+    symbol = orders.row // len(data.dates)
+    usual = scales.of(data).window_volume(symbol, orders.start, orders.horizon)
+    quantity = np.where(usual > 0, size * usual, orders.quantity)
+    return replace(orders, size=size, quantity=quantity)
+
+
+def draw_sizes(
+    rng: np.random.Generator, shape: int | tuple[int, ...], sizes: tuple[float, float]
+) -> Array:
+    """Log-uniform sizes from the least to the most."""
+    low, high = np.log(sizes)
+    return np.exp(rng.uniform(float(low), float(high), shape))
+
+
+def checked_sizes(sizes: tuple[float, float]) -> tuple[float, float]:
+    """The least and the most of sizes, refused unless they are shares of the volume."""
+    low, high = sizes
+    if not 0.0 < low <= high <= 1.0:
+        raise DataError(
+            f"sizes from {low} to {high} are no shares of the volume; use e.g. 0.01 to 0.3, "
+            "at most 1"
+        )
+    return low, high
+
+
+def write_order_fields(orders: Orders, observation: Observation) -> None:
+    """Put what an order is from its first step to its last into its observation."""
+    size = np.log(orders.size / USUAL_SIZE)
+    observation[:, OBSERVATION_PLACE["order_size"]] = np.clip(size, -CLIP, CLIP)
+    length = np.log(orders.horizon / USUAL_HORIZON)
+    observation[:, OBSERVATION_PLACE["horizon"]] = np.clip(length, -CLIP, CLIP)
 
 
 def check_window(data: MarketData, *, horizon: int, start: int) -> None:

@@ -61,7 +61,6 @@ class Script:
     spread: Array  # [market]
     best_lots: Array  # [market]
     return_bars: tuple[int, ...]
-    day_bars: int
 
 
 def free_script(
@@ -94,7 +93,6 @@ def free_script(
         spread=np.full(n, np.nan),
         best_lots=np.full(n, np.nan),
         return_bars=RETURN_MINUTES,
-        day_bars=LOOKBACK_BARS + horizon,
     )
 
 
@@ -160,7 +158,6 @@ class SessionTwin:
             spread=self._spread[symbol] / tick,
             best_lots=self._best_share[symbol] * usual_volume_lots,
             return_bars=self._return_bars,
-            day_bars=bars,
         )
 
 

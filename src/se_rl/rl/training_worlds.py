@@ -89,7 +89,7 @@ def dynamic_world(
     return DynamicWorld(
         profile=profile,
         horizon=config.dynamic_horizon,
-        participation=config.participation,
+        sizes=(config.participation, config.participation),
         takes_price=config.takes_price,
         agents=config.agents,
         bank=bank or config.bank,

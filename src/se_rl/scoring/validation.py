@@ -156,7 +156,7 @@ def simulated(
     orders = max(2 * agents, orders // (2 * agents) * (2 * agents))
     world = DynamicWorld(
         horizon=config.dynamic_horizon,
-        participation=impact * config.participation,
+        sizes=(impact * config.participation, impact * config.participation),
         takes_price=True,
         agents=agents,
         bank=orders // (2 * agents),
