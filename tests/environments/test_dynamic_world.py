@@ -108,9 +108,25 @@ def test_the_terms_of_an_episode_sum_to_the_price_advantage_over_arrival(
     np.testing.assert_allclose(
         step["own_impact"], step["no_order_mid"] - step["mid_after"], atol=2e-7
     )
-    np.testing.assert_allclose(
-        step["news"], step["no_order_mid"] - step["no_order_mid_before"], atol=2e-7
-    )
+
+
+@pytest.mark.parametrize("data", [None, DATA])
+def test_news_is_the_public_value_alone_so_that_foreseeing_the_flow_is_paid(data) -> None:
+    """Were the flow's moves counted as news, a policy that foresees them would earn nothing."""
+    world = make(data, bank=16)
+    episodes = world.draw(np.random.default_rng(1), 32)
+    _, fields = play(world, episodes, twap(32))
+    core = DynamicCore(data)
+    core.reset(episodes.orders, seeds=episodes.seeds)
+    before = core.books.news_ticks
+    for step in range(HORIZON):
+        core.step(np.full(32, 0.1))
+        moved = (core.books.news_ticks - before) * core.books.tick_currency() / core.arrival
+        news = episodes.orders.side * moved
+        np.testing.assert_allclose(fields["news"][step], news, atol=1e-6)
+        before = core.books.news_ticks
+    flow = fields["no_order_mid"] - fields["no_order_mid_before"] - fields["news"]
+    assert 0.02 < flow.std() / fields["news"].std() < 1.5
 
 
 @pytest.mark.parametrize("data", [None, DATA])

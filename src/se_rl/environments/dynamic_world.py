@@ -36,7 +36,7 @@ from se_rl.environments.worlds import (
     window_starts,
     write_fields,
 )
-from se_rl.market.profile import MarketProfile
+from se_rl.market.profile import FIXED, MarketProfile
 
 __all__ = ["Baseline", "DynamicWorld", "EpisodeBank"]
 
@@ -193,7 +193,7 @@ class DynamicWorld:
         """
         core = self.core
         steps = self.horizon
-        mid, idle_broken = self._simulate_idle(idle)
+        mid, news, idle_broken = self._simulate_idle(idle)
         core.reset(traded.orders, seeds=traded.seeds)
         fill = np.empty((len(traded), steps), np.float32)
         left = np.empty((len(traded), steps), np.float32)
@@ -206,16 +206,25 @@ class DynamicWorld:
         order_mid = np.tile(np.repeat(mid[:, 1:], self.agents, axis=0), (copies, 1))
         fill[void] = order_mid[void]
         left[void] = 1.0 - np.arange(1, steps + 1) / steps
-        return Baseline(mid, fill, left, void)
+        return Baseline(mid, news, fill, left, void)
 
-    def _simulate_idle(self, idle: Episodes) -> tuple[Fields, Bool]:
-        """Mids [book, step + 1] over the arrival price with nobody executing, and broken books."""
+    def _simulate_idle(self, idle: Episodes) -> tuple[Fields, Fields, Bool]:
+        """Mids and news [book, step + 1] with nobody executing, as moves from the arrival price.
+
+        And the books that broke.
+        """
         core = self.core
         core.reset(idle.orders, seeds=idle.seeds)
         arrival = core.arrival[:: self.agents]
-        closes = core.price(core.run_without_orders()["close"] / 2.0)
-        moves = np.concatenate([np.zeros((1, len(arrival))), closes / arrival - 1.0])
-        return moves.T.astype(np.float32), core.markets.broken.copy()
+        news_before = core.books.news_ticks
+        bars = core.run_without_orders()
+        moves = core.price(bars["close"] / 2.0) / arrival - 1.0
+        tick = core.script.reference * core.script.tick / arrival
+        news = (bars["news"] / FIXED - news_before) * tick
+        start = np.zeros((1, len(arrival)))
+        mid_path = np.concatenate([start, moves]).T.astype(np.float32)
+        news_path = np.concatenate([start, news]).T.astype(np.float32)
+        return mid_path, news_path, core.markets.broken.copy()
 
     def _fields(self, step: int) -> dict[str, Array]:
         """The reward's fields of the step just done.
@@ -227,6 +236,7 @@ class DynamicWorld:
         side = core.orders.side.astype(np.float64)
         free_before = 1.0 + side * np.repeat(known.mid[:, step], self.agents)
         free_after = 1.0 + side * np.repeat(known.mid[:, step + 1], self.agents)
+        news = side * np.repeat(known.news[:, step + 1] - known.news[:, step], self.agents)
         traded = self._trade_of_step()
         void = self.broken
         before = np.where(void, free_before, self._turn(core.mid_before))
@@ -249,7 +259,7 @@ class DynamicWorld:
             "mid_after": after,
             "no_order_mid": free_after,
             "no_order_mid_before": free_before,
-            "news": free_after - free_before,
+            "news": news,
             "twap_fill_price": twap_fill,
             "twap_traded_share": twap_before - known.left[:, step],
             "twap_inventory_left": known.left[:, step],

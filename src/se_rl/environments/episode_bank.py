@@ -21,12 +21,14 @@ from se_rl.market.profile import MarketProfile
 class Baseline:
     """What does not depend on the policy, prices as moves from the arrival: price / arrival - 1.
 
-    `mid` without any order, the arrival first; of TWAP the `fill` before fees and what is `left`
-    after the step; `void` orders are those in whose market one of the two broke: the mid stands in
-    for TWAP there.
+    `mid` without any order, the arrival first; `news` is the public value's own path, which no
+    trader makes and nobody can foresee; of TWAP the `fill` before fees and what is `left` after the
+    step; `void` orders are those in whose market one of the two broke: the mid stands in for TWAP
+    there.
     """
 
     mid: Fields  # [book, step + 1]
+    news: Fields  # [book, step + 1]
     fill: Fields  # [order, step]
     left: Fields  # [order, step]
     void: Bool  # [order]
@@ -106,6 +108,7 @@ class EpisodeBank:
                 "side": sides.astype(np.int8),
                 "size": draw_sizes(share, (size, agents), plan.sizes),
                 "mid": np.zeros((size, horizon + 1), np.float32),
+                "news": np.zeros((size, horizon + 1), np.float32),
                 "fill": np.zeros((2, size, agents, horizon), np.float32),
                 "left": np.zeros((2, size, agents, horizon), np.float32),
                 "void": np.zeros((2, size, agents), np.bool_),
@@ -165,11 +168,12 @@ class EpisodeBank:
         return Episodes(orders, np.tile(self["seed"][entry], 2))
 
     def store(self, entry: Int, baseline: Baseline) -> None:
-        """Keep the baseline of `episodes(entry)`, whose halves have their mids in common."""
+        """Keep the baseline of `episodes(entry)`, whose halves have mids and news in common."""
         if not self["known"].flags.writeable:  # mapped read-only: what is new stays with us
             self._arrays = {name: array.copy() for name, array in self._arrays.items()}
         shape = (2, len(entry), self["side"].shape[1], -1)
         self["mid"][entry] = baseline.mid
+        self["news"][entry] = baseline.news
         self["fill"][:, entry] = baseline.fill.reshape(shape)
         self["left"][:, entry] = baseline.left.reshape(shape)
         self["void"][:, entry] = baseline.void.reshape(shape[:3])
@@ -180,6 +184,7 @@ class EpisodeBank:
         steps = self["fill"].shape[3]
         return Baseline(
             mid=self["mid"][entry],
+            news=self["news"][entry],
             fill=self["fill"][half, entry].reshape(-1, steps),
             left=self["left"][half, entry].reshape(-1, steps),
             void=self["void"][half, entry].ravel(),

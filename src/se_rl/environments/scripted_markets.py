@@ -66,6 +66,11 @@ class ScriptedMarkets:
         return self.markets.mid_ticks[: self.count]
 
     @property
+    def news_ticks(self) -> Array:
+        """How far the news has moved the public value of our markets since they began."""
+        return self.markets.sim.state[: self.count, at.NEWS] / FIXED
+
+    @property
     def broken(self) -> npt.NDArray[np.bool_]:
         """Orders whose market broke."""
         return self.per_order(self.markets.broken[: self.count])

@@ -85,8 +85,9 @@ REWARD_FIELDS: dict[str, Field] = {
         PRICE,
         -0.5,
         0.5,
-        "move of the mid in this step that our order did not cause and nobody can time: the"
-        " move without our order in the simulated market, the mean move of all symbols on history",
+        "move of the price in this step that our order did not cause and nobody can time: what"
+        " news does to the public value in the simulated market, the mean move of all symbols on"
+        " history",
     ),
     "twap_fill_price": Field(PRICE, 0.5, 2.0, "price TWAP got in this step of the same episode"),
     "twap_traded_share": Field(
