@@ -20,11 +20,13 @@ from se_rl.market.participants import (
     RESTING,
     SPENT,
     TAKE,
+    Sim,
     event_rates,
     numbers,
 )
 from se_rl.market.profile import FIXED, PROFILE_RANGES, MarketProfile
 from se_rl.market.simulation import FAMILY, START_TICKS, Markets, stream_seeds
+from se_rl.market.trading import draw
 from se_rl.modules.kinds import profiling
 
 
@@ -264,8 +266,45 @@ def test_events_add_up_and_streams_are_apart() -> None:
     seeds = stream_seeds(np.arange(2 * FAMILY))
     assert len(np.unique(seeds[:, 1:])) == seeds[:, 1:].size
     assert len(np.unique(seeds[:, participants.CLOCK])) == 2
-    assert (seeds >= 1).all() and (seeds < 2**32).all()
+    assert (seeds >= 1).all() and (seeds > 2**32).mean() > 0.99
     assert markets.mid_ticks.tolist() == [START_TICKS, START_TICKS]
+
+
+def _next_state(state: int) -> int:
+    sim = Sim(np.full((1, participants.STATE_FIELDS), state, np.int64), np.zeros((1, 1), np.int64))
+    drawn = draw(sim, 0, participants.CLOCK)
+    after = int(sim.state[0, participants.STREAM + participants.CLOCK])
+    assert drawn == after >> 32
+    return after
+
+
+def test_a_stream_visits_every_state_before_it_comes_back() -> None:
+    """The step is linear over bits; its matrix has the order 2**63 - 1, and no smaller one."""
+    bits = 63
+    one = [1 << bit for bit in range(bits)]  # the unit matrix by columns
+
+    def times(left: list[int], right: list[int]) -> list[int]:
+        product = []
+        for column in right:
+            total = 0
+            for bit in range(bits):
+                total ^= left[bit] * (column >> bit & 1)
+            product.append(total)
+        return product
+
+    def power(matrix: list[int], exponent: int) -> list[int]:
+        result = one
+        while exponent:
+            result = times(result, matrix) if exponent & 1 else result
+            matrix = times(matrix, matrix)
+            exponent >>= 1
+        return result
+
+    step = [_next_state(state) for state in one]
+    order = 2**bits - 1
+    assert power(step, order) == one
+    for prime in (7, 73, 127, 337, 92737, 649657):  # all that divide the order
+        assert order % prime == 0 and power(step, order // prime) != one
 
 
 def test_wrong_shapes_are_refused() -> None:

@@ -213,6 +213,8 @@ STRESSED = _state.take()  # 1 while the market is stressed
 FIRST_AGENT = _accounts.width
 STREAMS = _streams.width
 STREAM = _state.take(STREAMS)
+LAST_STATE = 2**63 - 1
+"""A stream's state is a whole number from 1 to this one, and no state leads to another's cycle."""
 AGENT_SLOT = STATE_FIELDS = _state.width
 NUMBERS = _numbers.width
 EVENTS = tuple(_events)

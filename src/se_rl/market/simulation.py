@@ -253,7 +253,7 @@ def _events_per_bar(profile: MarketProfile, orders: int) -> int:
 
 
 def stream_seeds(seeds: Int) -> Int:
-    """Start values of each market's streams: a hash of seed and stream, never 0, in [1, 2**32).
+    """Start values of each market's streams: a hash of seed and stream, in [1, LAST_STATE].
 
     The clock, which says who acts when, is shared by the family of seeds with the same
     seed // FAMILY: neighbours on a GPU then do the same kind of thing at the same time, worth a
@@ -270,4 +270,4 @@ def stream_seeds(seeds: Int) -> Int:
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         x = (x ^ np.right_shift(x, np.uint64(shift))) * np.uint64(factor)
     x = x ^ np.right_shift(x, np.uint64(31))
-    return np.maximum(x & np.uint64(0xFFFFFFFF), np.uint64(1)).astype(np.int64)
+    return np.maximum(x & np.uint64(at.LAST_STATE), np.uint64(1)).astype(np.int64)

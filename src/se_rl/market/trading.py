@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from se_rl.market.kernel import market
 from se_rl.market.layout import own_functions
-from se_rl.market.participants import SIGNED_VOLUME, STREAM, Sim
+from se_rl.market.participants import LAST_STATE, SIGNED_VOLUME, STREAM, Sim
 from se_rl.market.price_levels import BASE, BUY, FAR, QUEUED, SELL, TOUCH, Book
 
 
 def draw(sim: Sim, b: int, stream: int) -> int:
-    """The next draw of a stream, in [0, 2**31)."""
+    """The next draw of a stream, in [0, 2**31): the upper bits of a xorshift of period 2**63 - 1.
+
+    A state of 32 bits could be searched for by a policy that knows this file.
+    """
     x = sim.state[b, STREAM + stream]
-    x ^= (x << 13) & 0xFFFFFFFF
-    x ^= x >> 17
-    x ^= (x << 5) & 0xFFFFFFFF
+    x ^= (x << 5) & LAST_STATE
+    x ^= x >> 19
+    x ^= (x << 17) & LAST_STATE
     sim.state[b, STREAM + stream] = x
-    return x >> 1
+    return x >> 32
 
 
 def part(whole: int, divisor: int) -> int:
