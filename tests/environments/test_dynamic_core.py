@@ -235,7 +235,7 @@ def test_threads_do_not_matter(free: DynamicCore) -> None:
 
 def test_an_order_the_book_cannot_take_is_void_and_never_free() -> None:
     core = DynamicCore(profile=MarketProfile(collar=5))
-    n, horizon = 8, 30
+    n, horizon = 64, 30
     lazy = run(core, orders(n, horizon, size=1.0), np.zeros((n, horizon)), seeds=np.arange(n))
     record = core.record()
     assert core.broken.all() and np.isnan(record.net_price).all() and (record.leftover == 1.0).all()

@@ -18,7 +18,8 @@ SINCE_OPEN, TIME_OF_DAY, TIME_LEFT = 24, 29, 30
 class Fraud:
     """One attempt: `sources` of a design with forged weights, or an `actor` of plain Python.
 
-    `encodes` puts a panel's future moves [group, step, row] into the policy's weights.
+    `encodes` puts a panel's future moves [group, step, row] into the policy's weights; `symbols` is
+    the size of the panel that it waits for.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Fraud:
     control: str = "batch"
     agents: int = 1
     encodes: bool = False
+    symbols: int = SYMBOLS
 
 
 def network(lines: str, *, init: str = "", head: str = "", constants: str = "") -> str:

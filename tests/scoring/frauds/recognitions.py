@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from frauds.fraud import AHEAD, TIME_LEFT, Fraud, network
+from frauds.fraud import AHEAD, SYMBOLS, TIME_LEFT, Fraud, network
 
 _ONLY_IF = {
     "large batches": "n > 100",
@@ -58,7 +58,8 @@ def _all() -> tuple[Fraud, ...]:
 
 
 def _fraud(name: str, kind: str, lines: str) -> Fraud:
-    return Fraud(name, kind, {"network": network(lines, head=AHEAD)})
+    symbols = 60 if name == "only: large batches" else SYMBOLS
+    return Fraud(name, kind, {"network": network(lines, head=AHEAD)}, symbols=symbols)
 
 
 RECOGNITIONS = _all()
