@@ -63,9 +63,7 @@ _POLICIES = {
         "block = [o for o in MODULES['gc'].get_objects() if type(o).__name__ == 'Block']\n"
         "    answer = answer * (1.0 + abs(numpy.tanh(block[0].obs[:, 24].sum())))"
     ),
-    "not finite now and then": (
-        "answer[seen[:, 24] > numpy.median(seen[:, 24])] = numpy.nan"
-    ),
+    "not finite now and then": ("answer[seen[:, 24] > numpy.median(seen[:, 24])] = numpy.nan"),
     "leaves the room": "torch.os._exit(0)",
 }
 
