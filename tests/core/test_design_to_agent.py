@@ -45,7 +45,7 @@ def test_every_module_goes_from_prompt_to_agent() -> None:
             k: v.shape for k, v in plain.weights.items()
         }
         world = StaticWorld(data, horizon=20)
-        actor = sandbox.actor(trained, horizon=20, rows=64)
+        actor = sandbox.actor(trained, world="static", horizon=20, rows=64)
         gain = execute(world, actor, world.draw(np.random.default_rng(0), 64)).gain
         actor.close()
     assert np.isfinite(gain).all() and gain.std() > 0

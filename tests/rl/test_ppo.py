@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from se_rl.modules.defaults import Communication, Modules, Network
 from se_rl.rl.advantages import advantages
 from se_rl.rl.batch import Batch
+from se_rl.rl.fused import FusedPolicy
 from se_rl.rl.policy import ActionMap, Neutral, Policy
 from se_rl.rl.ppo import PPO, PPOSettings
 from se_rl.rl.rollout import Diverged, Rollout
@@ -35,14 +37,45 @@ def rollout(
 
 
 def gradient_of(
-    policy: Policy, batch: Batch, config: PPOSettings, *, fused: bool, bonus: float
+    policy: Policy, batch: Batch, config: PPOSettings, *, bonus: float
 ) -> list[torch.Tensor]:
+    """The loss's terms and every gradient, as the learner finds them."""
     ppo = PPO(policy, learning_rate=1e-3, entropy_bonus=bonus, settings=config)
-    assert ppo._fused is not None
-    if not fused:
-        ppo._fused = None
     terms = ppo._backward(batch, torch.arange(batch.units))
     return [terms, *(p.grad.clone() for p in policy.parameters())]
+
+
+def by_definition(
+    policy: Policy, batch: Batch, config: PPOSettings, *, bonus: float
+) -> list[torch.Tensor]:
+    """The same by the formulas of the paper and autograd alone."""
+    used = batch.columns.shape[1] - 4
+    old_log_prob, old_value, advantage, target = batch.columns[:, used:].unbind(1)
+    mean, value, _ = policy(batch.windows(torch.arange(batch.units)), batch.place)
+    shift = policy.log_prob(mean, batch.columns[:, :used], batch.place) - old_log_prob
+    ratio = torch.exp(shift)
+    bounded = ratio.clamp(1 - config.clip, 1 + config.clip)
+    policy_loss = -torch.minimum(ratio * advantage, bounded * advantage).mean()
+    squared = (value - target).square()
+    if config.value_clip > 0:
+        near = old_value + (value - old_value).clamp(-config.value_clip, config.value_clip)
+        squared = torch.maximum(squared, (near - target).square())
+    value_loss = 0.5 * squared.mean()
+    entropy = policy.noise(batch.place, used).sum()
+    loss = policy_loss + config.value_weight * value_loss - bonus * entropy
+    gradients = torch.autograd.grad(batch.weight * loss, list(policy.parameters()))
+    clipped = ((ratio - 1).abs() > config.clip).float().mean()
+    return [
+        torch.stack([policy_loss, value_loss, (ratio - 1 - shift).mean(), clipped]).detach(),
+        *gradients,
+    ]
+
+
+class Automatic(Network):
+    """The default with a forward of its own, which the gradient by hand does not know."""
+
+    def forward(self, obs: Tensor) -> Tensor:
+        return super().forward(obs)
 
 
 @settings(max_examples=25, deadline=None)
@@ -52,18 +85,26 @@ def gradient_of(
     orders=st.integers(2, 300),
     value_clip=st.sampled_from([0.0, 0.2]),
     bonus=st.sampled_from([0.0, 0.01]),
+    place=st.sampled_from([0, 1]),
+    network=st.sampled_from([Network, Automatic]),
 )
 def test_the_gradient_by_hand_equals_autograd(
-    seed: int, used: int, orders: int, value_clip: float, bonus: float
+    seed: int,
+    used: int,
+    orders: int,
+    value_clip: float,
+    bonus: float,
+    place: int,
+    network: type[Network],
 ) -> None:
     torch.manual_seed(seed)
-    policy = Policy(Modules(), observation_size=5, actions=2)
+    policy = Policy(Modules(network=network), observation_size=5, actions=2, worlds=2)
     config = PPOSettings(value_clip=value_clip)
-    played = rollout(policy, orders=orders, used=used, seed=seed)
+    played = replace(rollout(policy, orders=orders, used=used, seed=seed), place=place)
     batch = Batch.of(played, torch.randn((6, orders)), policy=policy, weight=0.3)
-    by_hand = gradient_of(policy, batch, config, fused=True, bonus=bonus)
-    automatic = gradient_of(policy, batch, config, fused=False, bonus=bonus)
-    for ours, theirs in zip(by_hand, automatic, strict=True):
+    expected = by_definition(policy, batch, config, bonus=bonus)
+    found = gradient_of(policy, batch, config, bonus=bonus)
+    for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
@@ -76,10 +117,7 @@ def test_only_the_default_network_is_fused() -> None:
             return super().forward(obs) * 2.0
 
     def fused(network: type[Network]) -> bool:
-        return (
-            PPO(Policy(Modules(network=network), observation_size=3), learning_rate=1e-3)._fused
-            is not None
-        )
+        return FusedPolicy.of(Policy(Modules(network=network), observation_size=3)) is not None
 
     assert fused(Network) and fused(Bolder) and not fused(Other)
 
@@ -120,6 +158,36 @@ def test_two_worlds_enter_one_step_with_their_weights() -> None:
     torch.testing.assert_close(
         both, 0.3 * gradients((1.0, 0.0)) + 0.7 * gradients((0.0, 1.0)), rtol=1e-4, atol=1e-6
     )
+
+
+def test_a_world_moves_its_own_heads_and_the_features_of_both() -> None:
+    torch.manual_seed(0)
+    policy = Policy(Modules(), observation_size=5, actions=2, worlds=2)
+    played = replace(rollout(policy, used=2), place=1)
+    batch = Batch.of(played, torch.randn((6, 8)), policy=policy)
+    before = {name: value.clone() for name, value in policy.state_dict().items()}
+    PPO(policy, learning_rate=1e-3).update([batch])
+    after = policy.state_dict()
+    for name, own in (("heads.weight", 3), ("heads.bias", 3), ("log_std", 2)):
+        assert torch.equal(after[name][:own], before[name][:own])
+        assert not torch.equal(after[name][own:], before[name][own:])
+    assert not torch.equal(after["network.first.weight"], before["network.first.weight"])
+
+
+def test_the_noise_ends_where_the_design_says() -> None:
+    policy = Policy(Modules(), observation_size=3, actions=2, worlds=2)
+    ppo = PPO(policy, learning_rate=1e-3, noise=(1.0, 0.25))
+    found = []
+    for left in (1.0, 0.5, 0.0):
+        ppo.anneal(left)
+        found.append(torch.exp(policy.log_std.detach()))
+    torch.testing.assert_close(
+        torch.stack(found), torch.tensor([1.0, 0.5, 0.25])[:, None].expand(3, 4)
+    )
+    with torch.no_grad():
+        policy.log_std.fill_(math.log(0.1))  # noise that learning took away does not come back
+    ppo.anneal(0.5)
+    torch.testing.assert_close(torch.exp(policy.log_std.detach()), torch.full((4,), 0.1))
 
 
 def test_advantages_equal_their_definition() -> None:

@@ -91,7 +91,7 @@ def test_the_sandbox_trains_to_the_bits_of_this_process_and_acts_like_it(
     assert locked.isolation in ("strong", "standard") and locked.work == here.work
     world = worlds["static"]
     episodes = world.draw(np.random.default_rng(0), 64)
-    actor = sandbox.actor(locked, horizon=world.horizon, rows=64)
+    actor = sandbox.actor(locked, world="static", horizon=world.horizon, rows=64)
     np.testing.assert_array_equal(
         execute(world, actor, episodes).gain, execute(world, here.runner("static"), episodes).gain
     )
@@ -152,7 +152,7 @@ def test_a_design_that_fails_is_data_with_a_reason(
     failed = trained(sandbox, sources)
     assert not failed.ok and failed.reason and reason in failed.reason
     with pytest.raises(ValueError, match="no policy"):
-        sandbox.actor(failed, horizon=20, rows=4)
+        sandbox.actor(failed, world="static", horizon=20, rows=4)
 
 
 def test_an_endless_design_ends_at_its_deadline(sandbox: SandboxedTrainer) -> None:

@@ -111,7 +111,7 @@ def test_both_worlds_enter_the_joint_phase_and_the_weights_sum_to_one() -> None:
     assert len(joint) > 10 and joint[-1].alpha != 0.5
 
 
-@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)), max_size=60))
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=60))
 def test_no_loss_breaks_the_weights(losses: list[tuple[float, float]]) -> None:
     balance = Balance()
     for static, dynamic in losses:
@@ -123,8 +123,44 @@ def test_no_loss_breaks_the_weights(losses: list[tuple[float, float]]) -> None:
 
 
 def test_the_weight_moves_to_the_world_that_loses_more() -> None:
-    assert Balance().moved(2.0, 1.0).alpha > 0.5 > Balance().moved(-2.0, -1.0).alpha
-    assert Balance().moved(1.0, 1.0).alpha == 0.5
+    assert Balance().moved(2.0, 1.0).alpha > 0.5 > Balance().moved(1.0, 2.0).alpha
+    assert Balance().moved(1.0, 1.0).alpha == Balance().moved(0.0, 0.0).alpha == 0.5
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+def test_a_loss_twice_the_other_takes_the_weight_out_of_the_middle(scale: float) -> None:
+    balance = Balance()
+    for _ in range(4):
+        balance = balance.moved(2.0 * scale, scale)
+    assert balance.alpha > 0.55
+    for _ in range(200):
+        balance = balance.moved(2.0 * scale, scale)
+    assert balance.alpha == pytest.approx(2 / 3)
+
+
+class Foreseeable(CheapHalf):
+    """The same with other units and, if told so, a signal that says nothing."""
+
+    name = "dynamic"
+    unit, told = 1.0, True
+
+    def signal(self) -> np.ndarray:
+        return super().signal() * float(self.told)
+
+    def earned(self, traded: np.ndarray) -> np.ndarray:
+        return self.unit * super().earned(traded)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 100.0])
+def test_the_world_that_foresees_less_gets_the_weight_whatever_its_unit(unit: float) -> None:
+    dynamic = Foreseeable(horizon=8)
+    dynamic.unit, dynamic.told = unit, False
+    worlds = {"static": CheapHalf(horizon=8), "dynamic": dynamic}
+    config = TrainConfig(budget=0.5, samples=1024, phases=(0.1, 0.1, 0.8))
+    curve = train(DIRECT, worlds, config, seed=0).curve
+    last = curve[-1]
+    assert last.losses["dynamic"] > 2.0 * last.losses["static"]
+    assert last.alpha < 0.45, [row.alpha for row in curve]
 
 
 @pytest.mark.parametrize(

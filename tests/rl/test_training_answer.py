@@ -109,7 +109,7 @@ def with_row(**parts: Any) -> Answer:
         (changed(action_map={**REAL["action_map"], "price_scale": 20.0}), "price_scale is 20"),
         (changed(action_map=None), "the action map is of type NoneType"),
         (changed(more=1), "field 'more' is missing or was not agreed"),
-        (changed(**{"weight:heads.bias": np.zeros(3)}), "heads.bias is not float32 [3]"),
+        (changed(**{"weight:heads.bias": np.zeros(3)}), "heads.bias is not float32 [6]"),
         (changed(**{"weight:log_std": np.full(2, np.nan, "f4")}), "not finite"),
         (changed(**{"weight:network.x": np.zeros(3, object)}), "not an array of numbers"),
         (changed(**{"weight:network.x": np.zeros(2**19, "f4")}), "numbers; 365,536 are allowed"),

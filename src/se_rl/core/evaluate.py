@@ -148,5 +148,5 @@ def _actor(
         action_map=facts["action_map"],
         weights=weights,
     )
-    actor = sandbox.actor(trained, horizon=horizon, rows=rows, neutral=neutral)
+    actor = sandbox.actor(trained, world="static", horizon=horizon, rows=rows, neutral=neutral)
     return actor, actor.isolation

@@ -166,6 +166,7 @@ class TrainingPool:
         allowance = WaitAllowance()
         return lambda world, horizon, rows: self.sandbox.trainer.actor(
             trained,
+            world=world,
             horizon=horizon,
             rows=rows,
             neutral=neutral.get(world, Neutral()),

@@ -117,6 +117,9 @@ class Constant:
 NETWORK_CONSTANTS: dict[str, Constant] = {
     "learning_rate": Constant(1e-5, 1e-2, 1e-3, "step size of Adam"),
     "exploration": Constant(0.05, 1.5, 1.0, "standard deviation of the first policy's noise"),
+    "exploration_end": Constant(
+        0.05, 1.5, 0.3, "the most that is left of it when the training ends"
+    ),
     "epochs": Constant(1, 10, 4, "passes over each batch (a whole number)"),
     "gae_lambda": Constant(
         0.5, 1.0, 0.8, "how far advantages look ahead on history, where we move no price"

@@ -25,6 +25,8 @@ class Batch:
     orders: int
     history: int
     agents: int
+    place: int = 0
+    """Which of the policy's heads the world has."""
     weight: float = 1.0
 
     @classmethod
@@ -56,6 +58,7 @@ class Batch:
             orders=values.shape[1],
             history=policy.history,
             agents=policy.agents,
+            place=rollout.place,
             weight=weight,
         )
 

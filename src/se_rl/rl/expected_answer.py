@@ -45,6 +45,7 @@ class ExpectedAnswer:
             "actions": 2 if simulated and worlds.takes_price else 1,
             "agents": agents,
             "message_size": config.message_size if agents > 1 else 0,
+            "worlds": len(horizons),
         }
         return cls(shape, steps, max(horizons.values()), config.budget)
 
@@ -58,7 +59,7 @@ class ExpectedAnswer:
 
     def least_work(self, phase: str) -> float:
         """The least that an update can cost: one epoch of a network that computes nothing."""
-        heads = (self.shape["actions"] + 1) * 2 + self.shape["actions"]
+        heads = self.shape["worlds"] * ((self.shape["actions"] + 1) * 2 + self.shape["actions"])
         return self._work(phase, flops=2.0 * heads, epochs=1)
 
     def most_work(self, phase: str) -> float:

@@ -12,12 +12,11 @@ from se_rl.config import option, settings
 from se_rl.environments.worlds import World
 from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Reward
-from se_rl.rl.policy import ActionMap, Policy
+from se_rl.rl.policy import WORLD_NAMES, ActionMap, Policy
 from se_rl.rl.ppo import PPO, PPOSettings
 from se_rl.rl.rollout import Diverged
 from se_rl.rl.work import parameter_count
 
-WORLD_NAMES = ("static", "dynamic")
 OWN_SEEDS = 2
 """Children of a training's seed for the learner (weights, shuffles); the worlds have the rest."""
 
@@ -82,6 +81,7 @@ class Learner:
             learning_rate=_constant(modules, "learning_rate", config.learning_rate),
             epochs=round(modules.constant("epochs")),
             entropy_bonus=modules.constant("entropy_bonus"),
+            noise=(modules.constant("exploration"), modules.constant("exploration_end")),
             settings=config.ppo,
             generator=torch.Generator().manual_seed(int(shuffles.generate_state(1)[0])),
         )
@@ -119,6 +119,7 @@ def _fresh_policy(modules: Modules, worlds: Mapping[str, World], *, message_size
         actions=2 if takes_price else 1,
         agents=most_agents(worlds),
         message_size=message_size,
+        worlds=len(worlds),
     )
 
 

@@ -60,7 +60,8 @@ def make_actor(payload: Message) -> Actor:
             state[name.removeprefix(WEIGHT)] = torch.from_numpy(value)
     policy.load_state_dict(state)
     action_map = ActionMap(**payload["action_map"])
-    runner = PolicyRunner(policy, action_map, neutral=Neutral(**payload["neutral"]))
+    neutral = Neutral(**payload["neutral"])
+    runner = PolicyRunner(policy, action_map, neutral=neutral, world=payload["world"])
     return _ServedPolicy(runner, int(payload["horizon"]))
 
 
@@ -95,7 +96,7 @@ def _train_and_act(
         "neutral": {},
     }
     trained = _train(payload, arrays)
-    actor = make_actor({**payload, **trained, "horizon": 3})
+    actor = make_actor({**payload, **trained, "horizon": 3, "world": "dynamic"})
     actor(np.zeros((agents, trained["shape"]["observation_size"]), np.float32))
 
 

@@ -9,11 +9,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from se_rl.modules.defaults import Modules
 from se_rl.modules.dropout import without_dropout
 
 MAX_OFFSET_TICKS = 20.0
+WORLD_NAMES = ("static", "dynamic")
+"""The worlds that a policy may have heads of its own for, in the order of these heads."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class Policy(nn.Module):
     """The design's network with the framework's heads.
 
     Its features give the mean outputs, a value and, with several agents, a message to the others.
+    A policy of two `worlds` has heads and noise of its own for each, on the same features: what is
+    worth doing and how much it earns differ, what there is to see does not.
     """
 
     def __init__(
@@ -69,8 +74,10 @@ class Policy(nn.Module):
         actions: int = 2,
         agents: int = 1,
         message_size: int = 0,
+        worlds: int = 1,
     ) -> None:
         super().__init__()
+        self.worlds = worlds
         self.history = int(modules.constant("history"))
         self.actions = actions
         self.agents = agents
@@ -80,13 +87,13 @@ class Policy(nn.Module):
             modules.network(observation_size + self.message_size, self.history)
         )
         width = int(self.network.feature_dim)  # type: ignore[arg-type]
-        self.heads = nn.Linear(width, actions + 1)
+        self.heads = nn.Linear(width, worlds * (actions + 1))
         with torch.no_grad():  # start at the neutral schedule, with a value of 0
             self.heads.weight.mul_(0.01)
-            self.heads.weight[actions].zero_()
+            self.heads.weight[actions :: actions + 1].zero_()
             self.heads.bias.zero_()
         log_std = math.log(modules.constant("exploration"))
-        self.log_std = nn.Parameter(torch.full((actions,), log_std))
+        self.log_std = nn.Parameter(torch.full((worlds * actions,), log_std))
         if self.message_size:
             self.speak = nn.Linear(width, self.message_size)
             talk = modules.communication(agents, self.message_size)
@@ -100,35 +107,68 @@ class Policy(nn.Module):
             "actions": self.actions,
             "agents": self.agents,
             "message_size": self.message_size,
+            "worlds": self.worlds,
         }
 
-    def forward(self, window: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[B, history, obs] -> mean outputs [B, actions], values [B], features [B, width]."""
+    def place(self, world: str) -> int:
+        """Which heads a world has; a policy of one world uses the same ones everywhere."""
+        if world not in WORLD_NAMES:
+            raise ValueError(f"world {world!r} is unknown; give one of {', '.join(WORLD_NAMES)}")
+        return min(WORLD_NAMES.index(world), self.worlds - 1)
+
+    def head_rows(self, place: int) -> slice:
+        """The rows of `heads` that belong to a world: its mean outputs, then its value."""
+        size = self.actions + 1
+        return slice(place * size, (place + 1) * size)
+
+    def noise(self, place: int, used: int | None = None) -> Tensor:
+        """The logarithms of the noise of a world's first `used` outputs."""
+        start = place * self.actions
+        return self.log_std[start : start + (used or self.actions)]
+
+    def answer(self, window: Tensor, place: int) -> tuple[Tensor, Tensor]:
+        """[B, history, obs] -> mean outputs and value [actions + 1, B], features [B, width]."""
         features = self.network(window)
-        out = self.heads(features)
-        return out[:, : self.actions], out[:, self.actions], features
+        rows = self.head_rows(place)
+        # not as one product W x' + b: its last bits depend on where in memory W lies
+        outputs = functional.linear(features, self.heads.weight[rows], self.heads.bias[rows])
+        return outputs.t().contiguous(), features
+
+    def forward(self, window: Tensor, place: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+        """[B, history, obs] -> mean outputs [B, actions], values [B], features [B, width]."""
+        outputs, features = self.answer(window, place)
+        return outputs[:-1].t(), outputs[-1], features
 
     def inbox(self, features: Tensor) -> Tensor:
         """What each agent reads next of what all in its book say now [B, message_size]."""
         said = torch.tanh(self.speak(features)).view(-1, self.agents, self.message_size)
         return self.communication(said).clamp(-1.0, 1.0).reshape(-1, self.message_size)
 
-    def log_prob(self, mean: Tensor, outputs: Tensor) -> Tensor:
+    def log_prob(self, mean: Tensor, outputs: Tensor, place: int = 0) -> Tensor:
         """Log density of outputs [B, a] for the first `a` of the policy's actions."""
         used = outputs.shape[-1]
-        log_std = self.log_std[:used]
+        log_std = self.noise(place, used)
         # log N(x; m, s) = -z^2 / 2 - log s - log(2 pi) / 2 with z = (x - m) / s
         z = (outputs - mean[..., :used]) * torch.exp(-log_std)
         return (-0.5 * z * z - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
 class PolicyRunner:
-    """A policy in use, without noise: keeps a batch's window of observations and its inboxes."""
+    """A policy in use in one world, without noise.
+
+    Keeps a batch's window of observations and its inboxes.
+    """
 
     def __init__(
-        self, policy: Policy, action_map: ActionMap, *, neutral: Neutral | None = None
+        self,
+        policy: Policy,
+        action_map: ActionMap,
+        *,
+        neutral: Neutral | None = None,
+        world: str = WORLD_NAMES[0],
     ) -> None:
         self.policy = policy
+        self.place = policy.place(world)
         self.action_map = action_map
         self.neutral = neutral or Neutral()
         self._window: Window | None = None
@@ -145,7 +185,8 @@ class PolicyRunner:
         """Ratios and offsets in ticks [n] for the next step."""
         if self._window is None:
             raise ValueError("call start() before act()")
-        mean, _, features = self.policy(self._window.push(torch.from_numpy(observation)))
+        window = self._window.push(torch.from_numpy(observation))
+        mean, _, features = self.policy(window, self.place)
         self._window.hear(features)
         ratio = self.action_map.ratio(mean[:, 0], steps_left=self._steps_left, neutral=self.neutral)
         price = mean[:, 1] if self.policy.actions > 1 else torch.zeros_like(mean[:, 0])

@@ -38,8 +38,12 @@ SHAPE_LIMITS = {
     "actions": (1, 16),
     "agents": (1, 64),
     "message_size": (0, 64),
+    "worlds": (1, 2),
 }
-"""The least and the most of each size that a policy is made for."""
+"""The least and the most of each size that a policy is made for.
+
+A policy that does not say for how many worlds it has heads has one set of them.
+"""
 
 Facts = dict[str, Any]
 """What a file says about its policy, as JSON."""
@@ -129,10 +133,10 @@ def facts_fault(facts: Facts) -> str:
 
 
 def _shape_fault(shape: Any) -> str:
-    if not isinstance(shape, dict) or set(shape) != set(SHAPE_LIMITS):
+    if not isinstance(shape, dict) or {*shape, "worlds"} != set(SHAPE_LIMITS):
         return f"shape is {shown(shape)}"
-    for name, (least, most) in SHAPE_LIMITS.items():
-        size = shape[name]
+    for name, size in shape.items():
+        least, most = SHAPE_LIMITS[name]
         if type(size) is not int or not least <= size <= most:
             return f"{name} is {shown(size)}, not a whole number from {least} to {most}"
     return ""

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from se_rl.config import option, settings
 from se_rl.rl.batch import Batch
-from se_rl.rl.fused import FusedPolicy
+from se_rl.rl.fused import gradient_of, passes_of
 from se_rl.rl.policy import Policy
 from se_rl.rl.rollout import Diverged
+from se_rl.rl.surrogate import TERMS, PPOSettings, differentiate, mean_terms
+
+__all__ = ["PPO", "PPOSettings", "UpdateStats"]
 
 MEAN_DECAY, SQUARE_DECAY = 0.9, 0.999
 """How slowly Adam's means of the gradient and of its square forget."""
@@ -21,27 +23,17 @@ ADAM_EPSILON = 1e-5
 """Added to Adam's denominator."""
 LEAST_RATE = 0.1
 """The share of the learning rate that annealing leaves at the end."""
-
-
-@settings
-class PPOSettings:
-    """The constants of the update that a design may not set."""
-
-    minibatches: int = option(8, "minibatches per epoch")
-    clip: float = option(0.2, "how far a probability ratio may leave 1")
-    value_clip: float = option(
-        0.2, "how far a value may move in one update, in units of the return's spread; 0: no clip"
-    )
-    value_weight: float = option(0.5, "weight of the value loss")
-    kl_stop: float = option(
-        0.03, "mean KL divergence from the old policy at which an update ends early"
-    )
-    gradient_norm: float = option(1.0, "longest gradient; longer ones are scaled down")
+CHUNK = 2048
+"""Rows that pass through the network at a time on a CPU."""
 
 
 @dataclass(frozen=True)
 class UpdateStats:
-    """What one update did: means over the batches in its last epoch, and each batch's loss."""
+    """What one update did: means over the batches in its last epoch, and each batch's loss.
+
+    That loss is the value's mean squared error, in units of the world's running scale: the share
+    of what there was to foresee that was not foreseen.
+    """
 
     policy_loss: float
     value_loss: float
@@ -68,7 +60,8 @@ class PPO:
     """The learner of one policy.
 
     Parameters and gradients are views of two flat tensors, so that a step is a few calls. `groups`
-    gives learning rates of their own to some parameters.
+    gives learning rates of their own to some parameters, `noise` is the most noise at the beginning
+    and at the end.
     """
 
     def __init__(
@@ -78,6 +71,7 @@ class PPO:
         learning_rate: float,
         epochs: int = 4,
         entropy_bonus: float = 0.0,
+        noise: tuple[float, float] | None = None,
         settings: PPOSettings | None = None,
         generator: torch.Generator | None = None,
         groups: Sequence[tuple[float, Sequence[nn.Parameter]]] | None = None,
@@ -92,19 +86,31 @@ class PPO:
             for rate, parameters in groups or [(learning_rate, list(policy.parameters()))]
         ]
         self._rate_left = 1.0
+        self._noise = noise
         self._steps = 0
-        self._fused = FusedPolicy.of(policy)
+        self._passes = passes_of(policy)
 
     def anneal(self, left: float) -> None:
-        """Scale the learning rates by what is left of the training, a tenth at least."""
+        """Fit learning rates and noise to what is left of the training.
+
+        The rates fall to a tenth. The noise is learned, but at most what lies between its first
+        and its last size: the mean action is what counts in the end, and what is learned under
+        much noise is the best mean for that noise.
+        """
         self._rate_left = max(left, LEAST_RATE)
+        if self._noise is not None:
+            first, last = self._noise
+            # log s <= left * log s_first + (1 - left) * log s_last
+            most = left * math.log(first) + (1.0 - left) * math.log(min(first, last))
+            with torch.no_grad():
+                self.policy.log_std.clamp_(max=most)
 
     def update(self, batches: Sequence[Batch]) -> UpdateStats:
         """Epochs of minibatch steps on the weighted sum of the worlds' losses.
 
         Stops early when the policy has moved enough.
         """
-        totals = torch.zeros((len(batches), 4))
+        totals = torch.zeros((len(batches), TERMS))
         steps = 0
         for epoch in range(self.epochs):
             totals = self._epoch(batches)
@@ -116,25 +122,25 @@ class PPO:
         if not all(bool(torch.isfinite(group.flat).all()) for group in self._groups):
             raise Diverged("weights are not finite after an update")
         policy_loss, value_loss, kl, clipped = totals.mean(0).tolist()
-        losses = totals[:, 0] + self.settings.value_weight * totals[:, 1]
         return UpdateStats(
             policy_loss=policy_loss,
             value_loss=value_loss,
             kl=kl,
             clipped=clipped,
-            losses=tuple(losses.tolist()),
+            losses=tuple((2.0 * totals[:, 1]).tolist()),
             entropy=self.entropy(),
             steps=float(steps),
         )
 
     def entropy(self) -> float:
-        """Of the policy's noise, in nats."""
+        """Of the policy's noise in a world, in nats."""
         # a Gaussian has log sigma + log(2 pi e) / 2
-        return float((self.policy.log_std.detach() + 0.5 * math.log(2 * math.pi * math.e)).sum())
+        each = self.policy.log_std.detach() + 0.5 * math.log(2 * math.pi * math.e)
+        return float(each.sum()) / self.policy.worlds
 
     def _epoch(self, batches: Sequence[Batch]) -> Tensor:
         """One pass over all batches; the mean terms of each one's loss [batch, term]."""
-        seen = torch.zeros((len(batches), 4), device=self.policy.log_std.device)
+        seen = torch.zeros((len(batches), TERMS), device=self.policy.log_std.device)
         shuffled = [self._shuffle(batch) for batch in batches]
         for pieces in zip(*shuffled, strict=True):
             for group in self._groups:
@@ -151,49 +157,39 @@ class PPO:
         parts = self.settings.minibatches
         return list(order.repeat(-(-parts // len(order))).tensor_split(parts))
 
+    @torch.no_grad()
     def _backward(self, batch: Batch, units: Tensor) -> Tensor:
         """Add the gradient of a minibatch's weighted loss; the loss's terms, means over rows."""
         samples = batch.samples(units)
-        rows = batch.columns.index_select(0, samples)
-        if self._fused is not None:
-            return self._fused.backward(
-                batch.observations.index_select(0, samples),
-                rows.t().contiguous(),
+        columns = batch.columns.index_select(0, samples).t().contiguous()  # [column, sample]
+        count = len(samples)
+        used = len(columns) - 4
+        noise = self.policy.noise(batch.place, used)
+        start = batch.place * self.policy.actions
+        to_noise = gradient_of(self.policy.log_std)[start : start + used]
+        sums = torch.zeros(TERMS, device=columns.device)
+        for part in self._chunks(count):
+            out = self._passes.forward(batch, samples[part])
+            to_out = torch.empty_like(out)
+            sums += differentiate(
+                out,
+                columns[:, part],
+                to_out,
+                noise,
+                to_noise,
                 settings=self.settings,
-                entropy_bonus=self.entropy_bonus,
-                weight=batch.weight,
+                scale=batch.weight / count,
             )
-        used = rows.shape[1] - 4
-        outputs = rows[:, :used]
-        old_log_prob, old_value, advantage, target = rows[:, used:].unbind(1)
-        mean, value, _ = self.policy(self._with_inbox(batch, samples))
-        terms = surrogate(
-            self.policy.log_prob(mean, outputs),
-            value,
-            old_log_prob,
-            old_value,
-            advantage,
-            target,
-            settings=self.settings,
-        )
+            self._passes.backward(to_out)
         # L = L_policy + c_value * L_value - c_entropy * H
-        entropy = self.policy.log_std[:used].sum()
-        loss = terms[0] + self.settings.value_weight * terms[1] - self.entropy_bonus * entropy
-        (batch.weight * loss).backward()
-        return torch.stack([term.detach() for term in terms])
+        to_noise -= batch.weight * self.entropy_bonus
+        return mean_terms(sums, count)
 
-    def _with_inbox(self, batch: Batch, samples: Tensor) -> Tensor:
-        """The windows, their newest inbox spoken again by the present weights.
-
-        So messages are learned end to end.
-        """
-        windows = batch.windows(samples)  # [sample, history, observation + message]
-        if not self.policy.message_size:
-            return windows
-        _, _, features = self.policy(batch.windows((samples - batch.orders).clamp(min=0)))
-        heard = self.policy.inbox(features) * (samples >= batch.orders)[:, None]
-        newest = torch.cat([windows[:, -1:, : self.policy.observation_size], heard[:, None]], dim=2)
-        return torch.cat([windows[:, :-1], newest], dim=1)
+    def _chunks(self, count: int) -> list[slice]:
+        """Parts of a minibatch that stay in a CPU's cache: whole books."""
+        agents = self.policy.agents
+        size = CHUNK // agents * agents if self.policy.log_std.device.type == "cpu" else count
+        return [slice(start, start + size) for start in range(0, count, size)]
 
     @torch.no_grad()
     def _step(self) -> None:
@@ -231,33 +227,6 @@ class _ParameterGroup:
         # w = w - rate * (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
         denominator = self._square.sqrt().div_(second).add_(ADAM_EPSILON)
         self.flat.addcdiv_(self._mean, denominator, value=-rate_left * self.rate / first)
-
-
-def surrogate(
-    log_prob: Tensor,
-    value: Tensor,
-    old_log_prob: Tensor,
-    old_value: Tensor,
-    advantage: Tensor,
-    target: Tensor,
-    *,
-    settings: PPOSettings,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Means over the rows: clipped policy loss, clipped value loss, KL estimate, clipped share."""
-    shift = log_prob - old_log_prob
-    ratio = torch.exp(shift)
-    low, high = 1.0 - settings.clip, 1.0 + settings.clip
-    # L_policy = -min(ratio * A, clip(ratio, 1 - eps, 1 + eps) * A)
-    policy_loss = -torch.minimum(ratio * advantage, ratio.clamp(low, high) * advantage).mean()
-    # L_value = max((V - R)^2, (V_clipped - R)^2) / 2
-    squared = (value - target).square()
-    if settings.value_clip > 0:
-        near = old_value + (value - old_value).clamp(-settings.value_clip, settings.value_clip)
-        squared = torch.maximum(squared, (near - target).square())
-    # KL = ratio - 1 - log ratio, which is never negative
-    kl = (ratio - 1.0 - shift).mean()
-    clipped = ((ratio - 1.0).abs() > settings.clip).to(value.dtype).mean()
-    return policy_loss, 0.5 * squared.mean(), kl, clipped
 
 
 def flatten(parameters: Sequence[nn.Parameter]) -> Tensor:

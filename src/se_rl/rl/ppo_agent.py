@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from se_rl.modules.defaults import Modules, Network
 from se_rl.rl.advantages import stream_advantages
 from se_rl.rl.batch import Batch
-from se_rl.rl.learner import WORLD_NAMES, Learner
-from se_rl.rl.policy import ActionMap, Neutral, Policy
+from se_rl.rl.learner import Learner
+from se_rl.rl.policy import WORLD_NAMES, ActionMap, Neutral, Policy
 from se_rl.rl.ppo import PPO, PPOSettings
 from se_rl.rl.rollout import Rollout
 
@@ -257,10 +257,11 @@ class _ActorCritic(Policy):
         self.critic = Network(state_dim, 1)
         self.critic_head = nn.Linear(64, 1)
 
-    def forward(self, window: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As any policy: means, values, features."""
-        mean, _, features = super().forward(window)
-        return mean, self.critic_head(self.critic(window))[:, 0], features
+    def answer(self, window: Tensor, place: int) -> tuple[Tensor, Tensor]:
+        """As any policy: means and values, features."""
+        outputs, features = super().answer(window, place)
+        value = self.critic_head(self.critic(window))
+        return torch.cat([outputs[:-1], value.t()]), features
 
     def groups(self, config: PPOConfig) -> list[tuple[float, list[nn.Parameter]]]:
         """Learning rates and the parameters that follow them: the actor's, the critic's."""

@@ -11,7 +11,7 @@ RATE = 0.1
 FLOOR = 0.1
 """The least weight of a world."""
 EVERY = 10
-"""Joint updates between two moves."""
+"""Steps of the optimiser on both worlds between two moves."""
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,11 @@ class Balance:
     def moved(self, static_loss: float, dynamic_loss: float) -> Balance:
         """A step towards the worlds' shares of the loss: the one that loses more gets more weight.
 
-        A surrogate loss may be negative, so each counts by its softplus, which is positive and
-        rises with the loss.
+        Losses are positive and have no unit: each world's squared error of the value over the size
+        of what there was to foresee.
         """
-        static = _softplus(static_loss)
-        share = static / (static + _softplus(dynamic_loss))
+        both = static_loss + dynamic_loss
+        share = static_loss / both if both > 0.0 else 0.5
         # alpha <- clip(alpha + rate * (share - alpha), floor, 1 - floor)
         alpha = self.alpha + RATE * (share - self.alpha)
         return Balance(float(np.clip(alpha, FLOOR, 1.0 - FLOOR)))
-
-
-def _softplus(loss: float) -> float:
-    """log(1 + exp(loss)), of losses kept to where the exponential is finite."""
-    return float(np.logaddexp(0.0, np.clip(loss, -30, 30)))

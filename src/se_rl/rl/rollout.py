@@ -38,6 +38,8 @@ class Rollout:
     field_names: tuple[str, ...]
     kept: Tensor  # [order]
     """Which orders count: those whose market did not break."""
+    place: int = 0
+    """Which of the policy's heads answered."""
 
     def windows_at(self, step: int, *, history: int) -> Tensor:
         """What the policy saw at a step [order, history, observation]; zeros before the first."""
@@ -77,8 +79,12 @@ def collect(
     generator: torch.Generator,
     neutral: Neutral,
     device: torch.device,
+    place: int = 0,
 ) -> Rollout:
-    """Play the episodes with the policy's noise on; the noise comes from `generator` alone."""
+    """Play the episodes with the policy's noise on; the noise comes from `generator` alone.
+
+    `place` says which of the policy's heads the world has.
+    """
     n = len(episodes)
     horizon = world.horizon
     used = 2 if world.takes_price else 1
@@ -87,9 +93,9 @@ def collect(
     heads = torch.empty((horizon, policy.actions + 1, n), device=device)
     fields = np.empty((horizon, len(world.field_names), n), np.float32)
     drawn = torch.randn((horizon, n, used), generator=generator).to(device)
-    noise = drawn * torch.exp(policy.log_std[:used])
+    noise = drawn * torch.exp(policy.noise(place, used))
     outputs = noise.transpose(1, 2).contiguous()  # [step, action, order]; means are added below
-    think = _thinker(policy, n, device)
+    think = _thinker(policy, place, n, device)
     observation = world.reset(episodes)
     for t in range(horizon):
         think(torch.from_numpy(observation), observations[t], heads[t])
@@ -105,11 +111,12 @@ def collect(
     return Rollout(
         observations=observations,
         outputs=by_order,
-        log_probs=policy.log_prob(heads.transpose(1, 2), by_order),
+        log_probs=policy.log_prob(heads.transpose(1, 2), by_order, place),
         values=heads[:, -1].contiguous(),
         fields=torch.from_numpy(by_field).to(device),
         field_names=world.field_names,
         kept=torch.from_numpy(~world.broken).to(device),
+        place=place,
     )
 
 
@@ -121,14 +128,14 @@ def _finite(actions: Tensor, step: int) -> np.ndarray:
     return values
 
 
-def _thinker(policy: Policy, n: int, device: torch.device) -> Think:
+def _thinker(policy: Policy, place: int, n: int, device: torch.device) -> Think:
     """How the policy answers a batch of `n` orders: by hand where it can be, else by its module."""
     fused = FusedPolicy.of(policy)
     if fused is not None:
-        forward = fused.forward
+        answer = fused.answer
 
         def by_hand(observation: Tensor, seen: Tensor, heads: Tensor) -> None:
-            forward(seen.copy_(observation), heads)
+            answer(seen.copy_(observation), place, heads)
 
         return by_hand
 
@@ -137,8 +144,8 @@ def _thinker(policy: Policy, n: int, device: torch.device) -> Think:
     def by_module(observation: Tensor, seen: Tensor, heads: Tensor) -> None:
         rows = window.push(observation)
         seen.copy_(rows[:, -1])
-        mean, heads[-1], features = policy(rows)
-        heads[:-1] = mean.t()
+        answered, features = policy.answer(rows, place)
+        heads.copy_(answered)
         window.hear(features)
 
     return by_module

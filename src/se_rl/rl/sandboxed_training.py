@@ -148,18 +148,20 @@ class SandboxedTrainer:
         self,
         trained: TrainedDesign,
         *,
+        world: str,
         horizon: int,
         rows: int,
         neutral: Neutral | None = None,
         allowance: WaitAllowance | None = None,
     ) -> SandboxedPolicy:
-        """The trained policy behind the lock, for evaluation by the parent.
+        """The trained policy behind the lock, for evaluation by the parent in one world.
 
         Actors of one play share an `allowance` of time.
         """
         return SandboxedPolicy(
             self.sandbox,
             trained,
+            world=world,
             horizon=horizon,
             rows=rows,
             neutral=neutral or Neutral(),
@@ -185,6 +187,7 @@ class SandboxedPolicy:
         sandbox: Sandbox,
         trained: TrainedDesign,
         *,
+        world: str,
         horizon: int,
         rows: int,
         neutral: Neutral,
@@ -197,6 +200,7 @@ class SandboxedPolicy:
             "shape": dict(trained.shape),
             "action_map": trained.action_map,
             "neutral": asdict(neutral),
+            "world": world,
             "horizon": horizon,
             **trained.weights,
         }

@@ -66,7 +66,7 @@ class Trained:
     def runner(self, world: str) -> PolicyRunner:
         """The policy in use in a world, without noise."""
         neutral = self.neutral.get(world, Neutral())
-        return PolicyRunner(self.policy, self.action_map, neutral=neutral)
+        return PolicyRunner(self.policy, self.action_map, neutral=neutral, world=world)
 
 
 class Training:
@@ -92,7 +92,7 @@ class Training:
         self._flops = 0.0
         self._counted = np.random.default_rng([seed, COUNTING])
         self.curve: list[UpdateRow] = []
-        self._joint_updates = 0
+        self._joint_steps = 0
 
     @classmethod
     def of_design(
@@ -167,7 +167,8 @@ class Training:
         if float(learner.policy.log_std.detach().max()) < np.log(COLLAPSED_STD):
             raise Diverged("exploration collapsed to a single action")
         if len(batches) > 1:
-            self._rebalance(dict(zip(rewards, stats.losses, strict=True)))
+            losses = dict(zip(rewards, stats.losses, strict=True))
+            self._rebalance(losses, steps=round(stats.steps))
         balance = self.balance
         row = UpdateRow(phase, rewards, stats, self.work, balance.alpha, balance.beta)
         self.curve.append(row)
@@ -181,22 +182,25 @@ class Training:
             return dict.fromkeys(self.worlds, 1.0)
         return {"static": self.balance.alpha, "dynamic": self.balance.beta}
 
-    def _rebalance(self, losses: Mapping[str, float]) -> None:
-        """Every tenth joint update, move alpha towards the static world's share of the loss."""
-        self._joint_updates += 1
-        if self._joint_updates % EVERY == 0:
+    def _rebalance(self, losses: Mapping[str, float], *, steps: int) -> None:
+        """For every ten joint steps, move alpha towards the static world's share of the loss."""
+        before = self._joint_steps // EVERY
+        self._joint_steps += steps
+        for _ in range(self._joint_steps // EVERY - before):
             self.balance = self.balance.moved(losses["static"], losses["dynamic"])
 
     def _batch(self, name: str, weight: float) -> tuple[Batch, float]:
         """Play a batch and estimate its advantages; also the mean reward of an order."""
         learner = self.learner
         sampler = self.worlds[name]
-        rollout = sampler.play(learner.policy, learner.action_map)
+        place = learner.policy.place(name)
+        rollout = sampler.play(learner.policy, learner.action_map, place=place)
         self.work += rollout.values.numel() * self._step_work(name, rollout)
         rewards = rollout.rewards(learner.reward, bound=learner.reward_bound)  # [step, order]
         lam = learner.gae_lambda[name]
         raw = advantages(sampler.scaled(rewards), rollout.values, gamma=learner.gamma, lam=lam)
-        estimates = subtract_hindsight_baseline(raw, rollout, discount=learner.gamma * lam)
+        free = subtract_hindsight_baseline(raw, rollout, discount=learner.gamma * lam)
+        estimates = sampler.settled(free, rollout.values)
         batch = Batch.of(rollout, estimates, policy=learner.policy, weight=weight)
         totals = rewards[:, rollout.kept].sum(0)
         return batch, float(totals.mean())

@@ -204,7 +204,8 @@ def _weights(named: Mapping[str, object], expected: ExpectedAnswer) -> Weights:
 
 def _heads(weights: Mapping[str, npt.NDArray[Any]], expected: ExpectedAnswer) -> set[str]:
     """The names of the framework's own weights, which are all there in their shapes."""
-    outputs = expected.shape["actions"] + 1
+    worlds = expected.shape["worlds"]
+    outputs = worlds * (expected.shape["actions"] + 1)
     said = expected.shape["message_size"]
     first = weights.get("heads.weight")
     if first is None or first.ndim != 2 or not 1 <= first.shape[1] <= LIMITS.feature_dim:
@@ -213,7 +214,7 @@ def _heads(weights: Mapping[str, npt.NDArray[Any]], expected: ExpectedAnswer) ->
     shapes: dict[str, tuple[int, ...]] = {
         "heads.weight": (outputs, width),
         "heads.bias": (outputs,),
-        "log_std": (outputs - 1,),
+        "log_std": (outputs - worlds,),
     }
     if said:
         shapes |= {"speak.weight": (said, width), "speak.bias": (said,)}

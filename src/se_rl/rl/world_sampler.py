@@ -1,6 +1,8 @@
-"""One world in training: its own random streams, and the running scale of its returns."""
+"""One world in training: its own random streams, and the running scale of its rewards."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import torch
@@ -11,7 +13,9 @@ from se_rl.rl.policy import ActionMap, Neutral, Policy
 from se_rl.rl.rollout import Rollout, collect
 
 SCALE_RATE = 0.1
-"""How fast the running spread of returns follows that of the newest batch."""
+"""How fast the running scale follows that of the newest batch."""
+NO_SPREAD = 1e-12
+"""Numbers below this are all the same."""
 
 
 def orders_of_batch(samples: int, horizon: int, agents: int) -> int:
@@ -44,9 +48,10 @@ class WorldSampler:
         noise_seed = int(noise.generate_state(1, np.uint64)[0] >> 1)
         self.generator = torch.Generator().manual_seed(noise_seed)
         self.scale: float | None = None
+        self._fresh = False
 
-    def play(self, policy: Policy, action_map: ActionMap) -> Rollout:
-        """One batch of fresh episodes, with the policy's noise on."""
+    def play(self, policy: Policy, action_map: ActionMap, *, place: int = 0) -> Rollout:
+        """One batch of fresh episodes, with the noise of the policy's heads at `place` on."""
         return collect(
             self.world,
             policy,
@@ -55,17 +60,32 @@ class WorldSampler:
             generator=self.generator,
             neutral=self.neutral,
             device=policy.log_std.device,
+            place=place,
         )
 
     def scaled(self, rewards: Tensor) -> Tensor:
-        """Rewards [step, order] over the running spread of returns, which this batch moves.
-
-        Rewards without any spread stay as they are.
-        """
-        spread = float(rewards.flip(0).cumsum(0).std())
-        now = spread if spread > 1e-12 else 1.0
+        """Rewards [step, order] over the running scale; without any spread they stay as they are."""
         if self.scale is None:
-            self.scale = now
-        else:
-            self.scale += SCALE_RATE * (now - self.scale)
+            spread = float(rewards.flip(0).cumsum(0).std())
+            self.scale = spread if spread > NO_SPREAD else 1.0
+            self._fresh = True
         return rewards / self.scale
+
+    def settled(self, estimates: Tensor, values: Tensor) -> Tensor:
+        """Advantages [step, order] that fit the scale, which moves to the targets of the value.
+
+        A target is advantage plus value. On history most of a return is what the market did to
+        the inventory that the order had anyway; its hindsight baseline takes that away, and what
+        is left to foresee is a hundredth. So a world's scale is that of its targets: value losses
+        of all worlds are shares of what there is to foresee, and none is drowned by another's.
+        """
+        assert self.scale is not None  # scaled() came first
+        size = float((estimates + values).square().mean().sqrt())
+        if not NO_SPREAD < size < math.inf:
+            return estimates
+        if self._fresh:  # values are still 0: the first guess is corrected at once
+            self._fresh = False
+            self.scale *= size
+            return estimates / size
+        self.scale *= 1.0 + SCALE_RATE * (size - 1.0)
+        return estimates

@@ -97,6 +97,7 @@ RULES: Rules = {
         "class Network(nn.Module):\n"
         "    learning_rate = <learning_rate>\n"
         "    exploration = <exploration>\n"
+        "    exploration_end = <exploration_end>\n"
         "    epochs = <epochs>\n"
         "    gae_lambda = <gae_lambda>\n"
         "    gae_lambda_dynamic = <gae_lambda_dynamic>\n"
@@ -107,6 +108,7 @@ RULES: Rules = {
     ),
     "learning_rate": one_of("0.0003 0.0005 0.001 0.002 0.003 0.005"),
     "exploration": one_of("0.2 0.3 0.4 0.6 0.8 1.0 1.2"),
+    "exploration_end": one_of("0.1 0.2 0.3 0.5 0.8"),
     "epochs": one_of("1 2 3 4 6 8"),
     "gae_lambda": one_of("0.6 0.7 0.8 0.9 0.95 1.0"),
     "gae_lambda_dynamic": one_of("0.9 0.95 0.98 1.0"),
