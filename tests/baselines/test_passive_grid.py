@@ -12,6 +12,7 @@ from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import arrival_price
+from se_rl.market.family import MarketKind
 from se_rl.market.profile import MarketProfile
 from se_rl.scoring.execution import ConstantSchedule, execute
 
@@ -81,7 +82,10 @@ def test_a_schedule_that_never_finishes_pays_for_it() -> None:
 
 def test_a_market_in_which_everything_breaks_is_refused() -> None:
     world = DynamicWorld(
-        profile=MarketProfile(maker_lots=1, collar=5), horizon=4, bank=4, sizes=(1.0, 1.0)
+        kinds=[MarketKind("thin", MarketProfile(maker_lots=1, collar=5))],
+        horizon=4,
+        bank=4,
+        sizes=(1.0, 1.0),
     )
     with pytest.raises(ValueError, match="all schedules are void"):
         best_constant(world, np.random.default_rng(0), episodes=8)

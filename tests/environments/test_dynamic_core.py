@@ -29,6 +29,7 @@ from se_rl.environments.market_pool import PARALLEL_MARKETS
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.task import Orders, order_pairs
 from se_rl.environments.twin import twin_error
+from se_rl.market.family import MarketKind
 from se_rl.market.participants import AGENT_SLOT, FIRST_AGENT
 from se_rl.market.price_levels import CASH, SHARES
 from se_rl.market.profile import MarketProfile
@@ -119,7 +120,7 @@ def test_fills_and_cash_equal_the_books_accounts(free: DynamicCore, seed: int) -
 def test_slices_follow_the_schedule_to_half_a_lot(free: DynamicCore) -> None:
     horizon = 30
     out = run(free, orders(8, horizon), twap(8, horizon), seeds=np.arange(8))
-    lot = 10_000.0 / round(0.1 * free.pool.usual_volume_lots * horizon)
+    lot = 10_000.0 / round(0.1 * free.books.usual.volume_lots[0] * horizon)
     plan = 10_000.0 * np.arange(1, horizon + 1) / horizon
     assert np.abs(np.cumsum(out["shares"], axis=0) - plan[:, None]).max() <= lot / 2 + 1e-6
     assert (free.leftover == 0).all()
@@ -234,7 +235,7 @@ def test_threads_do_not_matter(free: DynamicCore) -> None:
 
 
 def test_an_order_the_book_cannot_take_is_void_and_never_free() -> None:
-    core = DynamicCore(profile=MarketProfile(collar=5))
+    core = DynamicCore(kinds=[MarketKind("strict", MarketProfile(collar=5))])
     n, horizon = 64, 30
     lazy = run(core, orders(n, horizon, size=1.0), np.zeros((n, horizon)), seeds=np.arange(n))
     record = core.record()
@@ -246,7 +247,7 @@ def test_an_order_the_book_cannot_take_is_void_and_never_free() -> None:
 
 
 def test_an_empty_book_voids_the_order() -> None:
-    core = DynamicCore(profile=FRAGILE)
+    core = DynamicCore(kinds=[MarketKind("fragile", FRAGILE)])
     n, horizon = 64, 20
     out = run(core, orders(n, horizon), twap(n, horizon), seeds=np.arange(n))
     assert 0 < core.broken.sum() < n
@@ -256,7 +257,7 @@ def test_an_empty_book_voids_the_order() -> None:
         FRAGILE, noise_market_rate=5.0, noise_limit_rate=0.002, noise_cancel_rate=0.2
     )
     with pytest.raises(DataError, match="broke while warming up"):
-        DynamicCore(profile=hopeless)
+        DynamicCore(kinds=[MarketKind("hopeless", hopeless)])
 
 
 @cache
@@ -318,7 +319,7 @@ def test_each_order_has_the_lots_of_its_own_size(free: DynamicCore) -> None:
     parents = replace(orders(4, 20), size=sizes)
     free.execute(parents, np.full((4, 20), 0.5), seeds=np.arange(4))
     lots = np.abs(accounts(free)[0])
-    wanted = np.maximum(1, np.rint(sizes * free.pool.usual_volume_lots * 20))
+    wanted = np.maximum(1, np.rint(sizes * free.books.usual.volume_lots[0] * 20))
     np.testing.assert_array_equal(lots, wanted)
     assert lots[0] == 1  # an order has a lot at least
 
@@ -329,7 +330,7 @@ def test_observation_shows_the_simulated_book(free: DynamicCore) -> None:
         free.step(np.full(6, 0.2))
     seen, depth = as_a_seller(free), free.markets.books.depth(5)
     sizes = depth[..., 1].reshape(6, 10)
-    usual = free.pool.usual_best_lots
+    usual = free.books.usual.best_lots[0]
     np.testing.assert_allclose(
         seen[:, 3:13], np.log((sizes + 1) / (usual + 1)), rtol=1e-5, atol=1e-6
     )

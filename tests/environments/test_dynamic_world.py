@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare, kstest, uniform
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError
@@ -22,6 +23,7 @@ from se_rl.environments.metrics import price_advantage
 from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.task import Orders
 from se_rl.environments.worlds import FIELD_NAMES, HIGHEST, LOWEST, Episodes, new_fields
+from se_rl.market.family import FAMILY, MarketKind
 from se_rl.market.profile import MarketProfile
 from se_rl.market.simulation import Markets
 from se_rl.modules import defaults
@@ -163,7 +165,7 @@ def test_a_bank_entry_is_the_same_episode_in_whatever_order_it_was_drawn() -> No
     play(whole, whole.bank.episodes(entries, horizon=HORIZON), twap(48))
     for some in (entries[17:], entries[3:9], entries[[0, 12, 5]], entries):
         play(parts, parts.bank.episodes(some, horizon=HORIZON), twap(2 * len(some)))
-    for name in ("seed", "row", "start", "side", "known", "mid"):
+    for name in ("seed", "kind", "size", "row", "start", "side", "known", "mid"):
         np.testing.assert_array_equal(
             whole.bank[name][entries], parts.bank[name][entries], err_msg=name
         )
@@ -280,13 +282,13 @@ def test_what_the_market_refuses_is_dear() -> None:
     np.testing.assert_allclose(fields["traded_share"].sum(axis=0)[whole], 1.0, atol=1e-6)
     np.testing.assert_allclose(fields["inventory_left"][-1], 0.0)
     np.testing.assert_allclose(fields["forced_share"][-1][whole], 1.0, atol=1e-6)
-    collar = world.core.pool.profile.collar * world.core.script.tick
+    collar = world.core.books.usual.collar * world.core.script.tick
     gap = (fields["mid_after"] - fields["fill_price"])[-1]
     assert (gap[whole] > 0.5 * collar[whole]).all()
 
 
 def test_broken_markets_are_marked_and_leave_finite_fields() -> None:
-    world = make(profile=FRAGILE, sizes=(0.2, 0.2), bank=32)
+    world = make(kinds=[MarketKind("fragile", FRAGILE)], sizes=(0.2, 0.2), bank=32)
     episodes = world.draw(np.random.default_rng(0), 64)
     _, fields = play(world, episodes, np.full((64, HORIZON), 0.3))
     values = np.array(list(fields.values()))
@@ -424,3 +426,64 @@ def test_impossible_settings_and_missing_seeds_are_refused_in_one_line(free: Dyn
     orders = Orders.of_usual_size(zero, zero, np.array([1, -1], np.int8), np.ones(2), HORIZON)
     with pytest.raises(ValueError, match="no seeds"):
         free.reset(Episodes(orders))
+
+
+FAMILY_KINDS = tuple(
+    MarketKind(name, profile, twin) for twin in (False, True) for name, profile in FAMILY.items()
+)
+
+
+def test_one_batch_of_all_kinds_is_the_same_as_a_batch_of_each() -> None:
+    world = make(DATA, kinds=FAMILY_KINDS, takes_price=True)
+    episodes = world.draw(np.random.default_rng(0), 2 * BANK)
+    orders = episodes.orders
+    rng = np.random.default_rng(1)
+    ratios, offsets = rng.random((2 * BANK, HORIZON)), rng.integers(-1, 3, (2 * BANK, HORIZON))
+    seen, fields = play(world, episodes, ratios, offsets.astype(float))
+    assert set(orders.kind.tolist()) == set(range(len(FAMILY_KINDS)))
+    for number, kind in enumerate(world.kinds):
+        own = orders.kind == number
+        alone = make(DATA if kind.twin else None, kinds=[kind], takes_price=True)
+        there = Episodes(
+            replace(orders.take(own), kind=np.zeros(own.sum(), np.int64)), episodes.seeds[own]
+        )
+        got = play(alone, there, ratios[own], offsets[own].astype(float))
+        want = {name: values[:, own] for name, values in fields.items()}
+        assert same_bytes((seen[:, own], want), got), kind.name
+
+
+def test_entries_draw_kinds_evenly_and_sizes_log_uniformly_whatever_the_banks_size() -> None:
+    small, large = (make(DATA, kinds=FAMILY_KINDS, bank=n, agents=2) for n in (50, 3000))
+    for name in ("kind", "size", "seed", "row", "start", "side"):
+        np.testing.assert_array_equal(small.bank[name], large.bank[name][:50], err_msg=name)
+    counts = np.bincount(large.bank["kind"], minlength=6)
+    assert chisquare(counts).pvalue > 0.001
+    size = large.bank["size"]
+    law = uniform(np.log(0.01), np.log(30.0))
+    assert kstest(np.log(size[:, 0]), law.cdf).pvalue > 0.001
+    assert abs(np.corrcoef(size.T)[0, 1]) < 0.06 and (size[:, 0] != size[:, 1]).all()
+
+
+def test_a_bank_of_other_kinds_or_sizes_is_refused_and_twins_need_data() -> None:
+    bank = make(DATA, kinds=FAMILY_KINDS).bank
+    make(DATA, kinds=FAMILY_KINDS, bank=bank)
+    for other in ({"kinds": FAMILY_KINDS[:5]}, {"kinds": FAMILY_KINDS, "sizes": (0.01, 0.2)}):
+        with pytest.raises(DataError, match="other episodes"):
+            make(DATA, bank=bank, **other)
+    with pytest.raises(DataError, match="give data"):
+        make(None, kinds=FAMILY_KINDS)
+
+
+def test_the_larger_the_order_the_more_twap_pays_in_every_kind() -> None:
+    world = make(DATA, kinds=FAMILY_KINDS, fee_bps=0.0)
+    episodes = world.draw(np.random.default_rng(0), 2 * BANK)
+    cost = {}
+    for size in (0.03, 0.3):
+        orders = replace(episodes.orders, size=np.full(2 * BANK, size))
+        _, fields = play(world, Episodes(orders, episodes.seeds), twap(2 * BANK))
+        paid = (fields["traded_share"] * (1.0 - fields["fill_price"])).sum(axis=0)
+        cost[size] = paid + (fields["no_order_mid"][-1] - 1.0)
+    assert world.broken.mean() < 0.02
+    for number, kind in enumerate(world.kinds):
+        own = (episodes.orders.kind == number) & ~world.broken
+        assert (cost[0.3] - cost[0.03])[own].mean() > 0, kind.name

@@ -13,6 +13,7 @@ from zoo import ZOO
 
 from se_rl.environments.market_pool import WarmPool
 from se_rl.llm.code_validator import recorded_steps
+from se_rl.market.family import MarketKind
 from se_rl.modules import defaults, runtime_check
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_module
@@ -39,7 +40,7 @@ def one_thread() -> Iterator[None]:
 
 def test_the_breaking_profile_breaks_the_world() -> None:
     with pytest.raises(ValueError, match="broke while warming up"):
-        WarmPool(load_module(_profile(BREAKING)[1], "profiling"))
+        WarmPool([MarketKind("designed", load_module(_profile(BREAKING)[1], "profiling"))])
 
 
 @pytest.mark.parametrize("code_type, source", ORDINARY)

@@ -7,7 +7,7 @@ and the multi-agent world run on this engine and book nothing themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.engine import run_to_end
 from se_rl.environments.market_view import MarketView
 from se_rl.environments.metrics import BPS
-from se_rl.environments.scripted_markets import ScriptedMarkets
+from se_rl.environments.scripted_markets import ScriptedMarkets, default_kind
 from se_rl.environments.task import (
     ExecutionRecord,
     Orders,
@@ -32,8 +32,8 @@ from se_rl.environments.task import (
     write_order_fields,
 )
 from se_rl.market import participants as at
+from se_rl.market.family import MarketKind
 from se_rl.market.price_levels import BUY, SELL
-from se_rl.market.profile import MarketProfile
 from se_rl.market.simulation import Markets
 
 Array = npt.NDArray[np.float64]
@@ -45,7 +45,10 @@ FARTHEST_TICKS = 100_000
 
 
 class DynamicCore:
-    """Batched execution in simulated markets: twins of the sessions of `data`, or free markets.
+    """Batched execution in simulated markets: free ones, or twins of the sessions of `data`.
+
+    `kinds` says which kind of market an order's number means; without it there is one, the default
+    market, a twin where there is data.
 
     An order of any number of shares is as many lots as make it its `size` of the usual volume over
     its horizon. `shadow` steps every market a second time without our orders, on the same
@@ -60,18 +63,18 @@ class DynamicCore:
         self,
         data: MarketData | None = None,
         *,
-        profile: MarketProfile | None = None,
+        kinds: Sequence[MarketKind] | None = None,
         scales: FeatureScales | None = None,
         agents: int = 1,
         fee_bps: float = 0.0,
         shadow: bool = False,
         seed: int = 0,
     ) -> None:
+        self.kinds = tuple(kinds or (default_kind(data),))
         self.books = ScriptedMarkets(
-            data, profile=profile, scales=scales, agents=agents, shadow=shadow
+            data, kinds=self.kinds, scales=scales, agents=agents, shadow=shadow
         )
         self.twin = self.books.twin
-        self.pool = self.books.pool
         self.agents = agents
         self._fee = fee_bps / BPS
         self._rng = np.random.default_rng(seed)
@@ -96,7 +99,8 @@ class DynamicCore:
         self.step_index = 0
         self.books.start(orders, np.broadcast_to(np.asarray(seeds, np.int64), (count,)))
         self.script = self.books.script
-        usual_lots = orders.size * self.pool.usual_volume_lots * orders.horizon
+        volume_lots = self.books.per_order(self.books.usual.volume_lots)
+        usual_lots = orders.size * volume_lots * orders.horizon
         self._lots = np.maximum(1, np.rint(usual_lots)).astype(np.int64)
         self._open_accounts(n)
         self.arrival = self.books.per_order(self.price(self.books.mid_ticks))
@@ -150,7 +154,7 @@ class DynamicCore:
 
         Such an order is void in the record, but a learner must not find that free.
         """
-        collar = self.books.tick_currency() * (2.0 * self.pool.profile.collar)
+        collar = self.books.tick_currency() * self.books.per_order(2.0 * self.books.usual.collar)
         return self.mid_after - self.orders.side * collar
 
     def step(self, ratio: Array, limit: Array | None = None) -> Observation:
@@ -226,8 +230,7 @@ class DynamicCore:
         if limit is None:
             return wishes
         posted = ~np.isnan(limit)
-        reference = self.books.per_order(self.script.reference)
-        price = np.where(posted, limit, reference)
+        price = np.where(posted, limit, self.books.per_order(self.script.reference))
         own[:, at.WISH_PRICE] = self.books.order_ticks(price, farthest=FARTHEST_TICKS)
         own[posted, at.KIND] = at.POST
         return wishes
@@ -251,7 +254,7 @@ class DynamicCore:
             log_mid=np.log(close),
             log_high=np.log(self.price(bars["high"][ours] / 2.0)),
             log_low=np.log(self.price(bars["low"][ours] / 2.0)),
-            relative_volume=volume / self.pool.usual_volume_lots,
+            relative_volume=volume / self.books.usual.volume_lots,
         )
         self.mid_average = self.books.per_order(self.price(average))
         self.mid_after = self.books.per_order(close)

@@ -18,6 +18,7 @@ from se_rl.environments.execution_env import (
 )
 from se_rl.environments.metrics import BPS, price_advantage
 from se_rl.environments.order_source import Info
+from se_rl.environments.scripted_markets import default_kind
 from se_rl.environments.static_env import StaticVectorEnv
 from se_rl.environments.task import Orders
 from se_rl.market.profile import MarketProfile
@@ -139,7 +140,7 @@ def make_dynamic_core(
     """The batched engine that a configuration describes."""
     return DynamicCore(
         data,
-        profile=profile,
+        kinds=[default_kind(data, profile)],
         scales=scales,
         agents=agents,
         fee_bps=config.transaction_cost * BPS,

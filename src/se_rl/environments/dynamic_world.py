@@ -8,6 +8,7 @@ entry, when the entry is first used; after that a training step costs one market
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,7 @@ from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.episode_bank import BankPlan, Baseline, EpisodeBank
 from se_rl.environments.metrics import BPS
+from se_rl.environments.scripted_markets import default_kind
 from se_rl.environments.task import (
     SIZES,
     ExecutionRecord,
@@ -36,7 +38,8 @@ from se_rl.environments.worlds import (
     window_starts,
     write_fields,
 )
-from se_rl.market.profile import FIXED, MarketProfile
+from se_rl.market.family import MarketKind
+from se_rl.market.profile import FIXED
 
 __all__ = ["Baseline", "DynamicWorld", "EpisodeBank"]
 
@@ -57,7 +60,8 @@ class _Traded:
 class DynamicWorld:
     """Orders in simulated markets, which they move.
 
-    Twins of the sessions of `dates` in `data`, or free markets. Sizes are log-uniform between the
+    Every episode draws its kind of market out of `kinds` (without them: the default market), free
+    or the twin of a session of `dates` in `data`. Sizes are log-uniform between the
     two of `sizes`, shares of the usual volume over the horizon. With `takes_price` the offsets of a step become limit prices.
     `shadow_from_bank=False` simulates the baseline anew for every batch: the same numbers, at three
     times the cost, and what happens anyway to episodes that are not in the bank.
@@ -71,7 +75,7 @@ class DynamicWorld:
         self,
         data: MarketData | None = None,
         *,
-        profile: MarketProfile | None = None,
+        kinds: Sequence[MarketKind] | None = None,
         horizon: int = 40,
         sizes: tuple[float, float] = SIZES,
         takes_price: bool = False,
@@ -99,9 +103,9 @@ class DynamicWorld:
             if scales is None:
                 chosen = data if dates is None else data.select(dates=np.asarray(dates))
                 scales = FeatureScales.fit(chosen)
-        profile = profile or MarketProfile()
+        self.kinds = tuple(kinds or (default_kind(data),))
         plan = BankPlan.of(
-            profile,
+            self.kinds,
             data,
             scales,
             horizon=horizon,
@@ -118,7 +122,7 @@ class DynamicWorld:
             )
         self.core = DynamicCore(
             data,
-            profile=profile,
+            kinds=self.kinds,
             scales=scales,
             agents=agents,
             fee_bps=fee_bps,

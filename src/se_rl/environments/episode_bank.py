@@ -14,7 +14,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.task import Orders, draw_sizes
 from se_rl.environments.worlds import QUANTITY, Bool, Episodes, Fields, Int
-from se_rl.market.profile import MarketProfile
+from se_rl.market.family import MarketKind
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +38,7 @@ class Baseline:
 class BankPlan:
     """What the episodes of a bank, and their baselines, depend on."""
 
+    kinds: int
     horizon: int
     agents: int
     seed: int
@@ -49,7 +50,7 @@ class BankPlan:
     @classmethod
     def of(
         cls,
-        profile: MarketProfile,
+        kinds: tuple[MarketKind, ...],
         data: MarketData | None,
         scales: FeatureScales | None,
         *,
@@ -61,20 +62,26 @@ class BankPlan:
         starts: Int,
     ) -> BankPlan:
         """The plan with its key, a digest of everything that the numbers depend on."""
-        settings = (astuple(profile), horizon, sizes, agents, seed)
+        settings = ([astuple(kind) for kind in kinds], horizon, sizes, agents, seed)
         digest = hashlib.sha256(repr(settings).encode())
         digest.update(np.ascontiguousarray(rows).tobytes())
-        for part in (data, scales):
-            for array in _arrays_of(part):
-                digest.update(np.ascontiguousarray(array).tobytes())
-        return cls(horizon, agents, seed, sizes, rows, starts, digest.digest())
+        for array in (*_followed(data), *_arrays_of(scales)):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return cls(len(kinds), horizon, agents, seed, sizes, rows, starts, digest.digest())
 
 
-def _arrays_of(record: MarketData | FeatureScales | None) -> list[npt.NDArray[Any]]:
-    """The array fields of a dataclass, in order."""
-    if record is None:
+def _followed(data: MarketData | None) -> list[npt.NDArray[Any]]:
+    """What twins follow; symbols and dates have other names in a locked process."""
+    if data is None:
         return []
-    values = [getattr(record, field.name) for field in fields(record)]
+    return [data.close] if data.volume is None else [data.close, data.volume]
+
+
+def _arrays_of(scales: FeatureScales | None) -> list[npt.NDArray[Any]]:
+    """The arrays of the scales, in order."""
+    if scales is None:
+        return []
+    values = [getattr(scales, field.name) for field in fields(scales)]
     return [value for value in values if isinstance(value, np.ndarray)]
 
 
@@ -94,8 +101,8 @@ class EpisodeBank:
         """Draw `size` episodes; nothing is simulated yet."""
         agents, horizon = plan.agents, plan.horizon
         # a stream of its own for each column, so that entries do not depend on the bank's size
-        seeds, row, start, side, share = (
-            np.random.default_rng((plan.seed, part)) for part in range(5)
+        seeds, row, start, side, share, kind = (
+            np.random.default_rng((plan.seed, part)) for part in range(6)
         )
         sides = np.ones((size, agents)) if agents == 1 else side.choice([1, -1], (size, agents))
         return cls(
@@ -103,6 +110,7 @@ class EpisodeBank:
                 "key": np.frombuffer(plan.key, np.uint8),
                 "known": np.zeros(size, np.bool_),
                 "seed": seeds.integers(2**62, size=size),
+                "kind": kind.integers(plan.kinds, size=size),
                 "row": row.choice(plan.rows, size),
                 "start": start.choice(plan.starts, size),
                 "side": sides.astype(np.int8),
@@ -144,6 +152,7 @@ class EpisodeBank:
         half = (side[:, 0] != self["side"][entry, 0]).astype(np.int64)
         same = (side == self["side"][entry] * (1 - 2 * half)[:, None]).all(axis=1)
         same &= self["seed"][entry] == seeds
+        same &= self["kind"][entry] == orders.kind[::agents]
         same &= self["row"][entry] == orders.row[::agents]
         same &= self["start"][entry] == orders.start[::agents]
         same &= (self["size"][entry] == orders.size.reshape(-1, agents)).all(axis=1)
@@ -162,7 +171,7 @@ class EpisodeBank:
             side=both,
             quantity=np.full(len(both), QUANTITY),
             size=np.tile(self["size"][entry].ravel(), 2),
-            kind=np.zeros(len(both), np.int64),
+            kind=np.tile(np.repeat(self["kind"][entry], agents), 2),
             horizon=horizon,
         )
         return Episodes(orders, np.tile(self["seed"][entry], 2))

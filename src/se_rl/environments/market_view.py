@@ -27,21 +27,24 @@ class MarketView:
 
     def __init__(self, books: ScriptedMarkets, *, horizon: int) -> None:
         script = books.script
-        pool = books.pool
+        usual = books.usual
         n = books.count
         log_mid = np.log(books.price(books.mid_ticks))
         self._books = books
         self._script = script
         self._bar = 0
         self._log_open = script.log_open
-        self.usual_spread_bps = pool.usual_spread_ticks * script.tick * BPS
-        self._log_usual_lots = np.log(pool.usual_best_lots + 1.0)
+        self.usual_spread_bps = usual.spread_ticks * script.tick * BPS
+        self._log_usual_lots = np.log(usual.best_lots + 1.0)
         self._log_usual_volatility = np.log(script.usual_volatility)
         self._path = np.empty((LOOKBACK_BARS + 1 + horizon, n))  # log mids [bar, market]
         self._path[: LOOKBACK_BARS + 1] = script.log_path
         self._path[LOOKBACK_BARS] = log_mid
-        self._volume = np.empty((LOOKBACK_BARS + horizon, n))  # over the usual one [bar, market]
-        self._volume[:LOOKBACK_BARS] = script.volume
+        # volume over the usual one, summed up to each bar's start [bar, market]
+        self._volume = np.zeros((LOOKBACK_BARS + 1 + horizon, n))
+        np.cumsum(script.volume, axis=0, out=self._volume[1 : LOOKBACK_BARS + 1])
+        self._columns = np.arange(n)
+        self._return_root = np.sqrt(script.return_bars)  # [return, market]
         self._high = np.maximum(script.log_high, log_mid)
         self._low = np.minimum(script.log_low, log_mid)
         self._squared = script.squared_sum.copy()
@@ -58,7 +61,7 @@ class MarketView:
         self._bar += 1
         now = self._now
         self._path[now] = log_mid
-        self._volume[now - 1] = relative_volume
+        np.add(self._volume[now - 1], relative_volume, out=self._volume[now])
         self._squared += np.square(log_mid - self._path[now - 1])
         np.maximum(self._high, log_high, out=self._high)
         np.minimum(self._low, log_low, out=self._low)
@@ -99,7 +102,8 @@ class MarketView:
     def log_volume_ratio(self, entry: int) -> Array:
         """Log of the volume over the usual one, in the bars of one entry of RETURN_MINUTES."""
         bars = self._script.return_bars[entry]
-        return np.log(self._volume[self._now - bars : self._now].mean(axis=0) + QUIET_VOLUME)
+        traded = self._volume[self._now] - self._volume[self._now - bars, self._columns]
+        return np.log(np.maximum(traded, 0.0) / bars + QUIET_VOLUME)
 
     @property
     def _now(self) -> int:
@@ -134,9 +138,10 @@ class MarketView:
         """
         returns = self.returns
         now = self._now
-        for entry, bars in enumerate(self._script.return_bars):
-            np.subtract(self._path[now], self._path[now - bars], out=returns[entry])
-            returns[entry] /= self.volatility * np.sqrt(bars)
+        np.subtract(
+            self._path[now], self._path[now - self._script.return_bars, self._columns], out=returns
+        )
+        returns /= self.volatility * self._return_root
         np.clip(returns, -CLIP, CLIP, out=returns)
         universe = self._script.universe_return[self._bar]
         np.subtract(returns, universe, out=self.specific_returns, where=self._has_universe)

@@ -7,17 +7,19 @@ on the same random numbers and without our orders.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
-from se_rl.data.market_data import MarketData
-from se_rl.environments.market_pool import WarmPool, trade_bar
+from se_rl.data.market_data import DataError, MarketData
+from se_rl.environments.market_pool import WarmPool, trade_bar, widen
 from se_rl.environments.task import Orders
 from se_rl.environments.twin import Script, SessionTwin, free_script
 from se_rl.market import participants as at
+from se_rl.market.family import SMALL_TICK, MarketKind
 from se_rl.market.profile import FIXED, MarketProfile
 
 Array = npt.NDArray[np.float64]
@@ -25,19 +27,25 @@ Int = npt.NDArray[np.int64]
 
 
 class ScriptedMarkets:
-    """Twins of the sessions of `data`, or free markets without it; `agents` orders share one."""
+    """Markets of several kinds in one batch, free or twins of the sessions of `data`.
+
+    `agents` orders share a market; its kind is that of the first of them.
+    """
 
     def __init__(
         self,
         data: MarketData | None,
         *,
-        profile: MarketProfile | None,
+        kinds: Sequence[MarketKind],
         scales: FeatureScales | None,
         agents: int,
         shadow: bool,
     ) -> None:
-        self.twin = None if data is None else SessionTwin(data, scales)
-        self.pool = WarmPool(profile or MarketProfile(), agents=agents, quiet=data is not None)
+        self._is_twin = np.array([kind.twin for kind in kinds])
+        if data is None and self._is_twin.any():
+            raise DataError("a twin follows a session of the data, and there is none; give data")
+        self.twin = SessionTwin(data, scales) if data is not None and self._is_twin.any() else None
+        self.pool = WarmPool(kinds, agents=agents)
         self.agents = agents
         self.shadow = shadow
         self.markets = self.pool.markets(1)
@@ -48,11 +56,16 @@ class ScriptedMarkets:
         both = np.tile(seeds, 2) if self.shadow else seeds.copy()
         if self.markets.n != len(both):
             self.markets = self.pool.markets(len(both))
-        warm = self.pool.start(self.markets, both)[: self.count]
         leads = orders.take(np.arange(self.count) * self.agents)
-        self.script = self._free(leads, warm) if self.twin is None else self._of_twin(leads)
-        self.pool.widen(
-            self.markets, spread_ticks=self.script.spread, best_lots=self.script.best_lots
+        kind = np.tile(leads.kind, len(both) // self.count)
+        warm = self.pool.start(self.markets, both, kind)[: self.count]
+        self.usual = self.pool.usual.of(leads.kind)
+        self.script = self._script(leads, warm)
+        widen(
+            self.markets,
+            self.usual,
+            spread_ticks=self.script.spread,
+            best_lots=self.script.best_lots,
         )
         copies = (1, len(both) // self.count)
         path = np.rint(self.script.value_ticks * FIXED).astype(np.int64)
@@ -126,23 +139,31 @@ class ScriptedMarkets:
         """[order, answer] of the answers [bar, market, agent, answer] of one bar."""
         return answers[0, : self.count].reshape(-1, answers.shape[-1])
 
-    def _free(self, leads: Orders, warm: Int) -> Script:
-        """Scripts of markets with news of their own; their past is that of the warm states."""
-        pool = self.pool
+    def _script(self, leads: Orders, warm: Int) -> Script:
+        """Free markets have the past of their warm states, twins that of their sessions."""
+        pool, usual = self.pool, self.usual
         self._anchor = self.mid_ticks
-        return free_script(
+        script = free_script(
             pool.mid_ticks[:, warm],
-            pool.volume_lots[:, warm] / pool.usual_volume_lots,
+            pool.volume_lots[:, warm] / usual.volume_lots,
             horizon=leads.horizon,
-            volatility_ticks=pool.volatility_ticks,
+            volatility_ticks=usual.volatility_ticks,
         )
+        twins = np.flatnonzero(self._is_twin[leads.kind])
+        if self.twin is None or not len(twins):
+            return script
+        self._anchor[twins] = self.markets.sim.state[twins, at.VALUE] / FIXED
+        followed = self.twin.script(
+            leads.take(twins),
+            volatility_ticks=usual.volatility_ticks[twins],
+            usual_volume_lots=usual.volume_lots[twins],
+        )
+        return script.replaced(twins, followed)
 
-    def _of_twin(self, leads: Orders) -> Script:
-        """Scripts of the sessions that the orders trade in."""
-        assert self.twin is not None
-        self._anchor = self.markets.sim.state[: self.count, at.VALUE] / FIXED
-        return self.twin.script(
-            leads,
-            volatility_ticks=self.pool.volatility_ticks,
-            usual_volume_lots=self.pool.usual_volume_lots,
-        )
+
+def default_kind(data: MarketData | None, profile: MarketProfile | None = None) -> MarketKind:
+    """The one kind of market of those who name none: a twin where there is data to follow."""
+    twin = data is not None
+    if profile is None:
+        return MarketKind(SMALL_TICK, MarketProfile(), twin=twin)
+    return MarketKind("own profile", profile, twin=twin)

@@ -8,7 +8,7 @@ book gives away how wild the rest of the day will be.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -60,11 +60,20 @@ class Script:
     time_of_day: Array  # [step + 1, market]
     spread: Array  # [market]
     best_lots: Array  # [market]
-    return_bars: tuple[int, ...]
+    return_bars: Int  # [return, market]
+
+    def replaced(self, which: Int, other: Script) -> Script:
+        """The same markets, where those of `which` follow another script."""
+        joined = []
+        for field in fields(self):
+            values = getattr(self, field.name).copy()
+            values[..., which] = getattr(other, field.name)
+            joined.append(values)
+        return Script(*joined)
 
 
 def free_script(
-    mid_ticks: Array, relative_volume: Array, *, horizon: int, volatility_ticks: float
+    mid_ticks: Array, relative_volume: Array, *, horizon: int, volatility_ticks: Array
 ) -> Script:
     """Markets with news of their own, at 100.0 when the order arrives.
 
@@ -76,7 +85,7 @@ def free_script(
     clock = (LOOKBACK_BARS + np.arange(horizon + 1)) / (LOOKBACK_BARS + horizon)
     return Script(
         reference=np.full(n, FREE_PRICE),
-        tick=np.full(n, tick),
+        tick=tick,
         value_ticks=np.zeros((horizon, n)),
         activity=np.ones((horizon, n)),
         log_path=path,
@@ -92,7 +101,7 @@ def free_script(
         time_of_day=np.repeat(clock[:, None], n, axis=1),
         spread=np.full(n, np.nan),
         best_lots=np.full(n, np.nan),
-        return_bars=RETURN_MINUTES,
+        return_bars=np.tile(np.array(RETURN_MINUTES)[:, None], n),
     )
 
 
@@ -124,7 +133,7 @@ class SessionTwin:
         self._universe = _universe_returns(known, self._return_bars)
 
     def script(
-        self, orders: Orders, *, volatility_ticks: float, usual_volume_lots: float
+        self, orders: Orders, *, volatility_ticks: Array, usual_volume_lots: Array
     ) -> Script:
         """The script of one market per order, over the order's window."""
         check_window(self.data, horizon=orders.horizon, start=int(orders.start.max()))
@@ -157,7 +166,7 @@ class SessionTwin:
             time_of_day=after / bars,
             spread=self._spread[symbol] / tick,
             best_lots=self._best_share[symbol] * usual_volume_lots,
-            return_bars=self._return_bars,
+            return_bars=np.tile(np.array(self._return_bars)[:, None], len(orders)),
         )
 
 

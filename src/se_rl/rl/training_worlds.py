@@ -17,6 +17,7 @@ from se_rl.data.market_data import MarketData, Provenance
 from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.mixed_world import MixedWorld
+from se_rl.environments.scripted_markets import default_kind
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Observation, World
 from se_rl.market.profile import MarketProfile
@@ -87,7 +88,7 @@ def dynamic_world(
 ) -> DynamicWorld:
     """The simulated market to train in, whose episodes may be known already."""
     return DynamicWorld(
-        profile=profile,
+        kinds=[default_kind(None, profile)],
         horizon=config.dynamic_horizon,
         sizes=(config.participation, config.participation),
         takes_price=config.takes_price,
