@@ -36,6 +36,14 @@ def reward(step: Any) -> Tensor:
     return own - twap
 
 
+def gain_over_twap(step: Any) -> Tensor:
+    """What a step earned beyond TWAP on the same episode, with the news taken out.
+
+    Summed over an order, this is the specific part of its gain.
+    """
+    return reward(step)
+
+
 def naive_reward(step: Any) -> Tensor:
     """Plain shortfall against the arrival price, all the market's noise left in."""
     return step.traded_share * (step.fill_price - 1.0)

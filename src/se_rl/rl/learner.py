@@ -30,6 +30,7 @@ class TrainConfig:
     phases: tuple[float, float, float] = option(
         (0.4, 0.3, 0.3), "shares of the budget: static, dynamic, joint"
     )
+    risk: float = option(0.02, "risk aversion per bps in choosing the best snapshot", metavar="R")
     gamma: float = option(1.0, "discount per step; 1 for orders that end anyway", metavar="G")
     anneal: bool = option(True, "lower the learning rate as the budget is spent")
     message_size: int = option(

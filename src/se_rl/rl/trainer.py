@@ -10,7 +10,8 @@ machine changes nothing but the wall clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
@@ -22,6 +23,7 @@ from se_rl.environments.worlds import World
 from se_rl.modules.defaults import Modules
 from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.batch import Batch
+from se_rl.rl.held_back import Judge
 from se_rl.rl.learner import OWN_SEEDS, Learner, TrainConfig, check_world_names, most_agents
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.rebalance import EVERY, Balance
@@ -80,6 +82,7 @@ class Training:
         *,
         seed: int = 0,
         neutral: Mapping[str, Neutral] | None = None,
+        held_back: Mapping[str, Sequence[World]] | None = None,
     ) -> None:
         check_world_names(worlds)
         self.learner = learner
@@ -93,6 +96,9 @@ class Training:
         self._counted = np.random.default_rng([seed, COUNTING])
         self.curve: list[UpdateRow] = []
         self._joint_steps = 0
+        self.judge = Judge(
+            held_back or {}, budget=config.budget, neutral=self.neutral, risk=config.risk, seed=seed
+        )
 
     @classmethod
     def of_design(
@@ -103,16 +109,18 @@ class Training:
         *,
         seed: int = 0,
         neutral: Mapping[str, Neutral] | None = None,
+        held_back: Mapping[str, Sequence[World]] | None = None,
     ) -> Training:
         """The training of a design from fresh weights."""
         learner = Learner.of_design(modules, worlds, config, seed=seed)
-        return cls(learner, worlds, config, seed=seed, neutral=neutral)
+        return cls(learner, worlds, config, seed=seed, neutral=neutral, held_back=held_back)
 
     def run(self, *, progress: Progress = silent) -> Trained:
         """Spend the budget; a training that cannot go on ends with its reason."""
         reason = None
         try:
             self.learn(self.phases_of_budget(), progress=progress)
+            self.judge.keep_best(self.learner.policy)
         except Diverged as error:
             reason = f"diverged after {len(self.curve)} updates: {error}"
         return Trained(
@@ -170,7 +178,8 @@ class Training:
             losses = dict(zip(rewards, stats.losses, strict=True))
             self._rebalance(losses, steps=round(stats.steps))
         balance = self.balance
-        row = UpdateRow(phase, rewards, stats, self.work, balance.alpha, balance.beta)
+        judged = self._judge()
+        row = UpdateRow(phase, rewards, stats, self.work, balance.alpha, balance.beta, judged)
         self.curve.append(row)
         return row
 
@@ -218,6 +227,17 @@ class Training:
         talks = policy.message_size > 0
         return work_of_step(name, flops=self._flops, epochs=epochs, talks=talks)
 
+    def _judge(self) -> float:
+        """Play the held-back orders if it is time to; the score, or NaN."""
+        if not self.judge.due(self.work):
+            return math.nan
+        cost = {}
+        for name in self.judge.worlds:
+            cost[name] = work_of_step(name, flops=self._flops, epochs=0, talks=False)
+        score, work = self.judge.mark(self.learner.policy, self.learner.action_map, cost)
+        self.work += work
+        return score
+
     def _samplers(self, worlds: Mapping[str, World]) -> dict[str, WorldSampler]:
         """The static world first, each with a random stream of its own."""
         agents = most_agents(worlds)
@@ -241,14 +261,16 @@ def train(
     *,
     seed: int = 0,
     neutral: Mapping[str, Neutral] | None = None,
+    held_back: Mapping[str, Sequence[World]] | None = None,
     progress: Progress = silent,
 ) -> Trained:
     """Train a design in worlds called "static", "dynamic" or both.
 
-    `neutral` says what an output of 0 means in each.
+    `neutral` says what an output of 0 means in each; the best weights on orders of the `held_back`
+    worlds are kept.
     """
     training = Training.of_design(
-        modules, worlds, config or TrainConfig(), seed=seed, neutral=neutral
+        modules, worlds, config or TrainConfig(), seed=seed, neutral=neutral, held_back=held_back
     )
     return training.run(progress=progress)
 

@@ -120,7 +120,8 @@ def _row(row: object, place: int, expected: ExpectedAnswer, *, before: float) ->
     for name in row:  # the order of the row is kept: it is the order in which it is stored
         if name != "phase":
             low, high = ranges[name]
-            maybe_nan = name.startswith("reward_")  # where every market of a batch broke
+            # where every market of a batch broke, where nothing was held back
+            maybe_nan = name.startswith("reward_") or name == "held_back"
             numbers[name] = _number(
                 row[name], low, high, what=f"{name} in {where}", maybe_nan=maybe_nan
             )
@@ -143,6 +144,7 @@ def _ranges(worlds: tuple[str, ...], longest: int) -> dict[str, tuple[float, flo
     for i in range(len(worlds)):
         ranges[f"loss_{i}"] = (-LARGEST, LARGEST)
     share = (0.0, 1.0)
+    ranges["held_back"] = (-LARGEST, LARGEST)
     return ranges | {"clipped": share, "alpha": share, "beta": share, "work": (0.0, LARGEST)}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -13,7 +14,8 @@ class UpdateRow:
     """One update of a training.
 
     `rewards` is what an order of each world earned on average, `stats` what the update did, `work`
-    the work spent so far, `alpha` and `beta` the weights of the worlds' losses from here on.
+    the work spent so far, `alpha` and `beta` the weights of the worlds' losses from here on,
+    `held_back` the score on held-back orders in bps (NaN where it was not asked for).
     """
 
     phase: str
@@ -22,6 +24,7 @@ class UpdateRow:
     work: float
     alpha: float
     beta: float
+    held_back: float = math.nan
 
     @property
     def losses(self) -> dict[str, float]:
@@ -35,4 +38,5 @@ class UpdateRow:
             row[f"reward_{world}"] = reward
         row |= self.stats.as_dict()
         row |= {"work": self.work, "alpha": self.alpha, "beta": self.beta}
+        row["held_back"] = self.held_back
         return row
