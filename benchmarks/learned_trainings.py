@@ -96,9 +96,9 @@ def _train_hybrid(
 ) -> list[Trained]:
     """The default design, once per seed; the grid's schedule is what an output of 0 means."""
     config = TrainingWorldsConfig(worlds=worlds)
-    places = make_worlds(Modules(), config, data=data, scales=scales)
+    places = make_worlds(Modules(), config, data=data, scales=scales).train
     market = DynamicWorld(takes_price=True, seed=1)
-    constant = best_constant(market, np.random.default_rng(0))
+    constant = best_constant([market], np.random.default_rng(0))
     neutral = {"dynamic": Neutral(constant.multiple, constant.offset)}
     settings = TrainConfig(budget=budget)
     trained = []

@@ -66,7 +66,7 @@ def ours(world: World, ppo: PPOSettings) -> Contender:
 
     def iterate() -> int:
         training.iterate(world.name)
-        return training.worlds[world.name].orders * world.horizon
+        return training.worlds[world.name].orders[0] * world.horizon
 
     return Contender(iterate, acting(PolicyRunner(learner.policy, learner.action_map), world))
 

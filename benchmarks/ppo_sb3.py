@@ -50,7 +50,7 @@ def sb3_same(world: StaticWorld) -> Contender:
 
     training = Training.of_design(Modules(), {world.name: world}, TrainConfig(), seed=0)
     constant = Modules().constant
-    orders = training.worlds[world.name].orders
+    orders = training.worlds[world.name].orders[0]
     model = PPO(
         "MlpPolicy",
         vector_world(world, orders=orders, seed=0),

@@ -166,7 +166,7 @@ def test_simulated_markets_alone(home: Path, simulated: Said) -> None:
     )
     [path] = events(home / "simulated", "execution")
     assert path["world"] == "dynamic" and not any(path["price"]) and "fill_price" not in path
-    assert len(path["inventory"]) == len(path["minutes"]) == TINY.SMALL["dynamic_horizon"]
+    assert len(path["inventory"]) == len(path["minutes"]) == TINY.SMALL["dynamic_horizons"][0]
     said = call("report", home / "simulated", "--html", home / "page.html")
     assert said.code == 0 and "SIMULATED" in (home / "page.html").read_text().upper()
     assert call("show", home / "simulated").code == 0
@@ -440,7 +440,7 @@ def parsed(words: Sequence[str]) -> Any:
         ("--dataset nasdaq100 --llm owner/Model-70B", {"llm": "owner/Model-70B"}),
         (
             "--epochs 4 --seed 3 --no-dek --horizon 60",
-            {"iterations": 4, "seed": 3, "hle": False, "lle": False, "horizon": 60},
+            {"iterations": 4, "seed": 3, "hle": False, "lle": False, "horizons": (60,)},
         ),
         (
             "--mode train --dataset my/bars.csv --preset standard",

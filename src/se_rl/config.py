@@ -27,10 +27,16 @@ def settings(cls: type[Settings]) -> type[Settings]:
 
 
 def option(
-    default: Any, help: str, *, choices: tuple[str, ...] | None = None, metavar: str | None = None
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    metavar: str | None = None,
+    also: str | None = None,
 ) -> Any:
-    """A field with its help text, for settings classes."""
-    return field(default=default, metadata={"help": help, "choices": choices, "metavar": metavar})
+    """A field with its help text, for settings classes; `also` is another name of its option."""
+    about = {"help": help, "choices": choices, "metavar": metavar, "also": also}
+    return field(default=default, metadata=about)
 
 
 def load_yaml(kind: type[Settings], path: Path) -> Settings:

@@ -49,7 +49,7 @@ def test_market_twap_costs_what_twap_costs_and_all_at_once_more() -> None:
 def test_waiting_at_the_touch_beats_crossing_the_spread(grid, passive: DynamicWorld) -> None:
     resting = next(done for s, done in grid if (s.multiple, s.offset) == (1.5, 0.0)).over_twap()
     assert resting.mean > 3 * resting.se
-    chosen = best_constant(passive, np.random.default_rng(0), episodes=64)
+    chosen = best_constant([passive], np.random.default_rng(0), episodes=64)
     best = max(grid, key=lambda pair: pair[1].over_twap().mean)[0]
     assert (chosen.multiple, chosen.offset) == (best.multiple, best.offset)
 
@@ -88,4 +88,4 @@ def test_a_market_in_which_everything_breaks_is_refused() -> None:
         sizes=(1.0, 1.0),
     )
     with pytest.raises(ValueError, match="all schedules are void"):
-        best_constant(world, np.random.default_rng(0), episodes=8)
+        best_constant([world], np.random.default_rng(0), episodes=8)

@@ -29,7 +29,7 @@ def test_every_module_goes_from_prompt_to_agent() -> None:
         assert attempt.is_valid and attempt.source, attempt.faults
         design[code_type] = attempt.source
     data = synthetic_market(SyntheticConfig(symbols=6, sessions=3))
-    worlds = TrainingWorldsConfig(horizon=20, dynamic_horizon=8, bank=32, agents=2)
+    worlds = TrainingWorldsConfig(horizons=(20,), dynamic_horizons=(8,), bank=32, agents=2)
     with SandboxedTrainer(data=data) as sandbox:
         trained, plain = (
             sandbox.train(

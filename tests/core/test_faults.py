@@ -49,7 +49,7 @@ from se_rl.scoring import final_test
 from se_rl.scoring.execution import ConstantSchedule
 from se_rl.scoring.play import Open
 
-QUICK = {"worlds": "static", "horizon": 60, "promoted": 2}
+QUICK = {"worlds": "static", "horizons": (60,), "promoted": 2}
 ORDERS = np.random.default_rng(0)
 """Of completion: drawn anew at every start, so that nothing may depend on it."""
 

@@ -22,7 +22,7 @@ from se_rl.sandbox.lockdown import isolation_level
 REAL_SMOLLM2 = (
     cache_folder() / "models" / "smollm2"
 )  # the user's own, asked for before tests get a private cache
-SMALLER = {name: SMALL[name] for name in ("horizon", "samples")} | {
+SMALLER = {name: SMALL[name] for name in ("horizons", "samples")} | {
     "seeds": (1, 1, 1),
     "parents": 1,
     "promoted": 1,

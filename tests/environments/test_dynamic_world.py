@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from scipy.stats import chisquare, kstest, uniform
+from scipy.stats import kstest, uniform
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError
@@ -456,12 +456,14 @@ def test_entries_draw_kinds_evenly_and_sizes_log_uniformly_whatever_the_banks_si
     small, large = (make(DATA, kinds=FAMILY_KINDS, bank=n, agents=2) for n in (50, 3000))
     for name in ("kind", "size", "seed", "row", "start", "side"):
         np.testing.assert_array_equal(small.bank[name], large.bank[name][:50], err_msg=name)
-    counts = np.bincount(large.bank["kind"], minlength=6)
-    assert chisquare(counts).pvalue > 0.001
-    size = large.bank["size"]
+    size, kind = large.bank["size"], large.bank["kind"]
+    third = np.floor(3 * np.log(size[:, 0] / 0.01) / np.log(30.0)).astype(int)
+    assert (np.bincount(3 * kind[:1800] + third[:1800]) == 100).all()  # cells are balanced
     law = uniform(np.log(0.01), np.log(30.0))
     assert kstest(np.log(size[:, 0]), law.cdf).pvalue > 0.001
-    assert abs(np.corrcoef(size.T)[0, 1]) < 0.06 and (size[:, 0] != size[:, 1]).all()
+    assert (size[:, 0] != size[:, 1]).all()
+    for number in range(6):
+        assert kstest(np.log(size[kind == number, 1]), law.cdf).pvalue > 0.001
 
 
 def test_a_bank_of_other_kinds_or_sizes_is_refused_and_twins_need_data() -> None:

@@ -89,7 +89,7 @@ def pool(folder: Path) -> Iterator[TrainingPool]:
             CONFIG,
             archive,
             cast(Any, OneScore()),
-            inputs=TrainingInputs(None, cast(Any, None), lambda: None),
+            inputs=TrainingInputs(None, cast(Any, None), dict),
             neutral=dict,
             data_hash="bars",
             executor="hostile",

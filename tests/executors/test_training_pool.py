@@ -75,7 +75,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainingPo
     monkeypatch.setitem(EXECUTORS, "planned", PlannedExecutor)
     with Archive.open(tmp_path / "archive.sqlite") as archive:
         archive.add_candidate(DESIGN, {})
-        inputs = TrainingInputs(None, cast(Any, None), lambda: None)
+        inputs = TrainingInputs(None, cast(Any, None), dict)
         yield TrainingPool(
             CONFIG,
             archive,

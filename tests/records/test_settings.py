@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from se_rl.config import ConfigError, parse, to_dict
+from se_rl.market.family import FAMILY
 from se_rl.records.settings import ARMS, MULTI, PRESETS, SINGLE, RunConfig, preset
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -18,8 +19,7 @@ BAD: dict[str, tuple[Any, ...]] = {
             "siblings",
             "promoted",
             "finalists",
-            "horizon",
-            "dynamic_horizon",
+            "day_orders",
             "agents",
             "samples",
             "bank",
@@ -34,7 +34,10 @@ BAD: dict[str, tuple[Any, ...]] = {
         ("work", "epsilon", "clip", "learning_rate", "max_minutes", "max_usd"),
         (0.0, -1.0, NAN, INFINITE, "1"),
     ),
-    **dict.fromkeys(("participation", "gamma"), (0.0, 1.1, NAN)),
+    "gamma": (0.0, 1.1, NAN),
+    "sizes": ((0.0, 0.1), (0.1, 1.1), (0.3, 0.1)),
+    **dict.fromkeys(("horizons", "dynamic_horizons"), ((), (0,), (30, 30), (1.5,))),
+    "profiles": ((), ("small tick", "small tick")),
     **dict.fromkeys(("static_share", "gae_lambda", "initial_alpha", "replay"), (-0.1, 1.1, NAN)),
     **dict.fromkeys(("seeds", "episodes"), ((1, 2), (1, 2, 3, 4), (1, 0, 1), (1, 2.5, 3))),
     **dict.fromkeys(("scenario", "arm", "estimator", "worlds"), ("", "other", None)),
@@ -148,3 +151,15 @@ def test_the_number_of_designs() -> None:
     assert config.budget_designs == 30
     assert RunConfig(iterations=5, parents=2, siblings=3, max_designs=7).budget_designs == 7
     assert RunConfig(iterations=5, parents=2, siblings=3, max_designs=99).budget_designs == 30
+
+
+def test_the_default_profiles_are_the_family() -> None:
+    assert RunConfig().profiles == tuple(FAMILY)
+
+
+def test_horizons_that_do_not_fit_are_left_out_and_none_is_refused() -> None:
+    config = RunConfig(horizons=(240, 120, 30))
+    assert config.fitting(120).horizons == (120, 30)
+    with pytest.raises(ConfigError, match="a session has 16 bars; use --horizon 16 or less"):
+        config.fitting(16)
+    assert RunConfig(worlds="dynamic").fitting(16).horizons == (240, 120)

@@ -23,7 +23,7 @@ from se_rl.rl.training_worlds import (
 from se_rl.scoring.execution import execute
 
 DATA = synthetic_market(SyntheticConfig(symbols=6, sessions=3))
-WORLDS = TrainingWorldsConfig(horizon=20, dynamic_horizon=8, bank=32)
+WORLDS = TrainingWorldsConfig(horizons=(20,), dynamic_horizons=(8,), bank=32)
 CONFIG = TrainConfig(budget=0.03, samples=256)
 REWARDS = (
     "def reward(step):\n    return step.traded_share * (step.fill_price - step.twap_fill_price)\n",
@@ -85,11 +85,11 @@ def test_the_sandbox_trains_to_the_bits_of_this_process_and_acts_like_it(
     arrays = data_arrays(DATA, FeatureScales.fit(DATA))
     data, scales = data_from_arrays(arrays)
     worlds = make_worlds(Modules(), WORLDS, data=data, scales=scales)
-    here = train(Modules(), worlds, CONFIG, seed=0)
+    here = train(Modules(), worlds.train, CONFIG, seed=0, held_back=worlds.held_back)
     for name, value in here.policy.state_dict().items():
         np.testing.assert_array_equal(locked.weights[WEIGHT + name], value.numpy())
     assert locked.isolation in ("strong", "standard") and locked.work == here.work
-    world = worlds["static"]
+    (world,) = worlds.train["static"]
     episodes = world.draw(np.random.default_rng(0), 64)
     actor = sandbox.actor(locked, world="static", horizon=world.horizon, rows=64)
     np.testing.assert_array_equal(
@@ -107,14 +107,14 @@ def test_rewards_and_networks_change_the_policy(sandbox: SandboxedTrainer) -> No
 
 
 def test_a_profile_changes_the_market(sandbox: SandboxedTrainer) -> None:
-    worlds = TrainingWorldsConfig(worlds="dynamic", dynamic_horizon=8, bank=32)
+    worlds = TrainingWorldsConfig(worlds="dynamic", dynamic_horizons=(8,), bank=32)
     default, wide = trained(sandbox, {}, worlds), trained(sandbox, {"profiling": PROFILE}, worlds)
     assert default.curve[0]["reward_dynamic"] != wide.curve[0]["reward_dynamic"]
 
 
 def test_a_protocol_changes_the_messages(sandbox: SandboxedTrainer) -> None:
     worlds = TrainingWorldsConfig(
-        worlds="dynamic", dynamic_horizon=8, bank=32, agents=2, takes_price=False
+        worlds="dynamic", dynamic_horizons=(8,), bank=32, agents=2, takes_price=False
     )
     talking, silent = (
         trained(sandbox, {}, worlds),
@@ -127,7 +127,7 @@ def test_a_protocol_changes_the_messages(sandbox: SandboxedTrainer) -> None:
 
 
 def test_imagination_changes_the_data(sandbox: SandboxedTrainer) -> None:
-    worlds = TrainingWorldsConfig(worlds="static", horizon=20)
+    worlds = TrainingWorldsConfig(worlds="static", horizons=(20,))
     real, imagined = (
         trained(sandbox, {}, worlds),
         trained(sandbox, {"imagination": IMAGINE}, worlds),

@@ -22,7 +22,7 @@ from se_rl.sandbox.calls import Result
 
 EXAMPLES = int(os.environ.get("SE_RL_FUZZ", "300"))
 CONFIG = TrainConfig(budget=0.01, samples=256)
-BOTH = TrainingWorldsConfig(horizon=8, dynamic_horizon=4, bank=16)
+BOTH = TrainingWorldsConfig(horizons=(8,), dynamic_horizons=(4,), bank=16)
 REAL = real_answer(BOTH, CONFIG)
 EXPECTED = ExpectedAnswer.of(BOTH, CONFIG)
 GRU = """
@@ -50,9 +50,12 @@ def outcome(answer: Answer, expected: ExpectedAnswer = EXPECTED) -> TrainedDesig
     ("worlds", "sources"),
     [
         (BOTH, {}),
-        (TrainingWorldsConfig(worlds="static", horizon=8), {"network": GRU}),
-        (TrainingWorldsConfig(worlds="dynamic", dynamic_horizon=4, bank=16, agents=2), {}),
-        (TrainingWorldsConfig(dynamic_horizon=4, horizon=8, bank=16, takes_price=False), {}),
+        (TrainingWorldsConfig(worlds="static", horizons=(8,)), {"network": GRU}),
+        (TrainingWorldsConfig(worlds="dynamic", dynamic_horizons=(4,), bank=16, agents=2), {}),
+        (
+            TrainingWorldsConfig(dynamic_horizons=(4,), horizons=(8,), bank=16, takes_price=False),
+            {},
+        ),
     ],
 )
 def test_what_a_training_really_answers_passes(

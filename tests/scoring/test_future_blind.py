@@ -69,7 +69,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[MarketData]:
 def blind(
     made: list[MarketData], ahead: int, *, day: int = DAY, offset: bool = False, **settings: Any
 ) -> bool:
-    config = RunConfig(horizon=HORIZON, **settings)
+    config = RunConfig(horizons=(HORIZON,), **settings)
     return future_blind(
         MARKET, config, lambda *_: Reads(made[-1], ahead, day, offset=offset), SCALES
     )
@@ -105,7 +105,7 @@ class Follows(Open):
 def test_who_acts_on_what_is_shown_is_blind_unless_the_world_shows_a_bar_too_much(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config = RunConfig(horizon=HORIZON)
+    config = RunConfig(horizons=(HORIZON,))
     assert future_blind(MARKET, config, lambda *_: ConstantSchedule(0.7), SCALES)
     assert future_blind(MARKET, config, lambda *_: Follows(), SCALES)
 
@@ -168,7 +168,7 @@ def test_who_listens_to_its_neighbour_is_blind() -> None:
             return super().act(np.repeat(heard, 3, axis=0))
 
     for horizon in (HORIZON, len(MARKET.grid)):
-        config = RunConfig(horizon=horizon, scenario="multi", agents=3)
+        config = RunConfig(horizons=(horizon,), scenario="multi", agents=3)
         assert future_blind(MARKET, config, lambda *_: Listens(), SCALES)
 
 

@@ -6,6 +6,8 @@ schedule: what an output of zero means.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from se_rl.environments.worlds import Episodes, World
@@ -28,13 +30,22 @@ def passive_grid(world: World, episodes: Episodes) -> list[tuple[ConstantSchedul
 
 
 def best_constant(
-    world: World, rng: np.random.Generator, *, episodes: int = 256
+    worlds: Sequence[World], rng: np.random.Generator, *, episodes: int = 256
 ) -> ConstantSchedule:
-    """The cheapest schedule of the grid on `episodes` drawn orders, both sides."""
-    grid = passive_grid(world, world.draw(rng, episodes))
-    whole = [(schedule, done) for schedule, done in grid if np.isfinite(done.gain).sum() > 1]
-    if not whole:
+    """The cheapest schedule of the grid on `episodes` drawn orders of each world, both sides.
+
+    One schedule for the whole mix of orders and markets.
+    """
+    gains: dict[tuple[float, float], float] = {}
+    for world in worlds:
+        for schedule, done in passive_grid(world, world.draw(rng, episodes)):
+            whole = np.isfinite(done.gain).sum() > 1
+            gain = done.over_twap().mean if whole else -np.inf
+            key = (schedule.multiple, schedule.offset)
+            gains[key] = gains.get(key, 0.0) + gain
+    best = max(gains, key=lambda key: gains[key])
+    if not np.isfinite(gains[best]):
         raise ValueError(
-            f"all schedules are void in {world.name}; lower the participation or mend the profile"
+            f"all schedules are void in {worlds[0].name}; lower the sizes or mend the profile"
         )
-    return max(whole, key=lambda pair: pair[1].over_twap().mean)[0]
+    return ConstantSchedule(*best)

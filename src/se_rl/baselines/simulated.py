@@ -52,7 +52,7 @@ def dynamic_rows(
     fresh = _world(config, takes_price, seed=FRESH_SEED, bank=config.fresh_orders // 2)
     episodes = fresh.draw(np.random.default_rng(0), config.fresh_orders // 2 * 2)
     say("trying constant schedules")
-    constant = best_constant(world, np.random.default_rng(0))
+    constant = best_constant([world], np.random.default_rng(0))
     grid = execute(fresh, constant, episodes)
     neutral = Neutral(constant.multiple, constant.offset) if from_grid else Neutral()
     rows = {

@@ -59,9 +59,11 @@ def add_options(
         if only is not None and f.name not in only:
             continue
         default = None if f.default is MISSING else f.default
+        names = [f.name, f.metadata["also"]] if f.metadata.get("also") else [f.name]
         parser.add_argument(
-            f"--{f.name.replace('_', '-')}",
+            *[f"--{name.replace('_', '-')}" for name in names],
             dest=f.name,
+            type=_listed if isinstance(default, tuple) and default else None,
             choices=f.metadata["choices"],
             metavar=None if f.metadata["choices"] else f.metadata["metavar"],
             nargs="+" if default == () else None,
@@ -69,7 +71,14 @@ def add_options(
         )
 
 
+def _listed(text: str) -> list[str]:
+    """The parts of a list that is written with commas."""
+    return [part.strip() for part in text.split(",")]
+
+
 def _shown(default: Any) -> str:
+    if isinstance(default, tuple) and default:
+        return ",".join(map(str, default))
     return {None: "none", (): "all"}.get(default, str(default))
 
 

@@ -22,9 +22,9 @@ from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl.scoring.final_test import over
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import Open, play
+from se_rl.scoring.simulated_orders import SimulatedOrders
 from se_rl.scoring.standing import Array
-from se_rl.scoring.validation import TEST_MARKETS, simulated
-from se_rl.seal import Seal, sealed_seed
+from se_rl.seal import Seal
 
 Policies = Mapping[str, Sequence[Open]]
 """For each method the policies of its training seeds."""
@@ -88,7 +88,7 @@ def history_table(
     table = BaselinesConfig(
         data=config.data,
         split="test",
-        horizon=config.horizon,
+        horizon=config.horizons[0],
         benchmark=benchmark,
         seal=seal.text,
     )
@@ -108,24 +108,18 @@ def history_table(
 
 
 def market_tables(
-    config: RunConfig,
+    fresh: SimulatedOrders,
     policies: Policies,
     *,
-    seal: Seal,
-    agents: int,
     grid: ConstantSchedule,
     say: Callable[[str], None],
 ) -> dict[str, dict[str, SimulatedRow]]:
-    """Fresh simulated episodes, at the usual size and at twice that, beside TWAP and the grid's
-    constant schedule.
+    """Fresh simulated episodes of the same mix by horizon, beside TWAP and the grid's constant
+    schedule.
     """
     tables: dict[str, dict[str, SimulatedRow]] = {}
-    seed = sealed_seed(seal.text, TEST_MARKETS)
-    for impact in (1, 2):
-        say(f"simulated markets, orders of {impact}x the usual size")
-        world, episodes = simulated(
-            config, agents, seed=seed, orders=config.rungs.last.episodes, impact=impact
-        )
+    for world, episodes in fresh.worlds:
+        say(f"simulated markets, orders of {world.horizon} steps")
         constant = execute(world, grid, episodes)
         schedule = {"schedule": grid.words(world.takes_price)}
         rows = {
@@ -136,5 +130,5 @@ def market_tables(
             runs = tuple(play(world, episodes, seed) for seed in seeds)
             learned = LearnedBaseline(name, (), runs)
             rows[name] = from_plain(SimulatedRow, learned.whole.summary() | learned.seeds())
-        tables[f"x{impact}"] = rows
+        tables[f"{world.horizon} steps"] = rows
     return tables

@@ -17,7 +17,7 @@ from se_rl.core.provenance import data_facts
 from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
-from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.executors.training_settings import training_worlds_of
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.high_level_enhancement import (
@@ -29,7 +29,7 @@ from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement
 from se_rl.records.archive import Archive
 from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
-from se_rl.rl.training_worlds import dynamic_world
+from se_rl.rl.training_worlds import dynamic_worlds
 from se_rl.scoring.execution import ConstantSchedule
 from se_rl.scoring.validation import Validation
 from se_rl.seal import Seal
@@ -42,8 +42,12 @@ GRID_EPISODES = 256
 
 @dataclass(frozen=True)
 class RunData:
-    """The data that the search may see; `facts` is what the results say about the whole set."""
+    """The data that the search may see; `facts` is what the results say about the whole set.
 
+    `config` are the run's settings with the horizons that fit into a session.
+    """
+
+    config: RunConfig
     facts: Mapping[str, Any]
     train: MarketData
     scales: FeatureScales
@@ -58,13 +62,14 @@ class RunData:
 def load_run_data(config: RunConfig, seal: Seal) -> RunData:
     """Read the data set and leave its test days behind: nothing that is returned holds one."""
     dataset = load_dataset(config.data, seal=seal.text)
+    config = config.fitting(len(dataset.data.grid))
     facts = data_facts(dataset)
     valid_dates = dataset.dates("valid")
     train = dataset.split("train")
     scales = FeatureScales.fit(train)
     known_days = dataset.data.select(dates=np.concatenate([dataset.dates("train"), valid_dates]))
     validation = Validation(config, known_days, dates=valid_dates, scales=scales, seal=seal.text)
-    return RunData(facts, train, scales, validation)
+    return RunData(config, facts, train, scales, validation)
 
 
 def run_seal(config: RunConfig, archive: Archive) -> Seal:
@@ -85,8 +90,9 @@ def run_seal(config: RunConfig, archive: Archive) -> Seal:
 class TrainingMarkets:
     """The simulated markets that designs train in, made when they are first needed."""
 
-    def __init__(self, config: RunConfig, archive: Archive, *, say: Callable[[str], None]) -> None:
-        self.config = config
+    def __init__(self, data: RunData, archive: Archive, *, say: Callable[[str], None]) -> None:
+        self.config = data.config
+        self.data = data
         self.archive = archive
         self.say = say
 
@@ -97,9 +103,9 @@ class TrainingMarkets:
         if found is None:
             self.say("trying constant schedules in simulated markets")
             best = best_constant(
-                dynamic_world(training_worlds_of(self.config)),
+                self._worlds(),
                 np.random.default_rng(0),
-                episodes=min(GRID_EPISODES, 2 * self.config.bank),
+                episodes=min(GRID_EPISODES, self.config.bank),
             )
             found = {"multiple": best.multiple, "offset": best.offset}
             self.archive.append("neutral", "neutral", found)
@@ -113,14 +119,18 @@ class TrainingMarkets:
             return {}
         return {"dynamic": Neutral(self.grid.multiple, self.grid.offset)}
 
-    def bank(self) -> EpisodeBank | None:
-        """Simulated episodes to train on; None where designs train on history alone."""
+    def banks(self) -> dict[int, EpisodeBank]:
+        """Simulated episodes to train on, by horizon; none where designs train on history alone."""
         if self.config.worlds == "static":
-            return None
+            return {}
         self.say(
             "simulating markets to train in (the first use on a machine compiles for a minute)"
         )
-        return dynamic_world(training_worlds_of(self.config)).filled_bank()
+        return {world.horizon: world.filled_bank() for world in self._worlds()}
+
+    def _worlds(self) -> tuple[DynamicWorld, ...]:
+        worlds = training_worlds_of(self.config)
+        return dynamic_worlds(worlds, data=self.data.train, scales=self.data.scales)
 
 
 def make_kit(config: RunConfig) -> DualLevelEnhancementKit:

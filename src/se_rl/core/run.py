@@ -88,7 +88,6 @@ class Run:
         library: Sequence[Archive] = (),
         executor: str = LOCAL,
     ) -> None:
-        self.config = config
         self.folder = folder
         self.archive = archive
         self.tell = tell
@@ -98,16 +97,17 @@ class Run:
         say(f"loading {config.data}")
         self.seal = run_seal(config, archive)
         data = load_run_data(config, self.seal)
+        self.config = config = data.config
         self.facts = data.facts
         self.scales = data.scales
         self.benchmark = data.benchmark
-        self.markets = TrainingMarkets(config, archive, say=say)
-        train = data.train if config.weights["static"] else None
+        self.markets = TrainingMarkets(data, archive, say=say)
+        train = data.train if config.weights["static"] or config.twins else None
         self.training_pool = TrainingPool(
             config,
             archive,
             data.validation,
-            inputs=TrainingInputs(train, data.scales, self.markets.bank),
+            inputs=TrainingInputs(train, data.scales, self.markets.banks),
             neutral=self.markets.neutral,
             data_hash=data.facts["sha256"],
             workers=workers,

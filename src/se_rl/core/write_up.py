@@ -150,13 +150,11 @@ def _results(
 def _dynamic(run: Run, policies: final_tables.Policies) -> dict[str, dict[str, SimulatedRow]]:
     if run.config.worlds == "static":
         return {}
-    agents = run.training_pool.validation.agents
+    fresh = run.training_pool.validation.test_markets()
     return run.training_pool.with_retries(
         lambda: final_tables.market_tables(
-            run.config,
+            fresh,
             policies,
-            seal=run.seal,
-            agents=agents,
             grid=run.markets.grid,
             say=run.say,
         )

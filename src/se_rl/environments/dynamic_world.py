@@ -9,6 +9,7 @@ entry, when the entry is first used; after that a training step costs one market
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,6 +117,7 @@ class DynamicWorld:
             starts=starts,
         )
         self.bank = bank if isinstance(bank, EpisodeBank) else EpisodeBank.make(bank, plan)
+        self.entries = range(len(self.bank))
         if self.bank["key"].tobytes() != plan.key:
             raise DataError(
                 "this bank holds other episodes; build it with the settings of this world"
@@ -128,10 +130,19 @@ class DynamicWorld:
             fee_bps=fee_bps,
         )
 
+    def over(self, entries: range) -> DynamicWorld:
+        """The same world with some of the bank's entries to draw, to be played beside it."""
+        other = copy(self)
+        other.core = copy(self.core)
+        other.core.books = self.core.books.beside()
+        other.entries = entries
+        return other
+
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
         """Entries of the bank, none twice while there are enough, with both sides of each."""
         books = check_pairs(n, self.agents) // self.agents
-        entry = rng.choice(len(self.bank), books, replace=books > len(self.bank))
+        count = len(self.entries)
+        entry = self.entries.start + rng.choice(count, books, replace=books > count)
         return self.bank.episodes(entry, horizon=self.horizon)
 
     def filled_bank(self) -> EpisodeBank:

@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
-from se_rl.environments.task import Orders, draw_sizes
-from se_rl.environments.worlds import QUANTITY, Bool, Episodes, Fields, Int
+from se_rl.environments.task import Orders
+from se_rl.environments.worlds import QUANTITY, Array, Bool, Episodes, Fields, Int
 from se_rl.market.family import MarketKind
 
 
@@ -85,6 +85,14 @@ def _arrays_of(scales: FeatureScales | None) -> list[npt.NDArray[Any]]:
     return [value for value in values if isinstance(value, np.ndarray)]
 
 
+def _balanced_sizes(rng: np.random.Generator, entries: int, plan: BankPlan) -> Array:
+    """Log-uniform sizes [entry, agent]; each kind has as many from each third of their range."""
+    turn = np.arange(entries)[:, None] // plan.kinds + np.arange(plan.agents)
+    low, high = plan.sizes
+    place = (turn % 3 + rng.random((entries, plan.agents))) / 3.0
+    return low * (high / low) ** place
+
+
 class EpisodeBank:
     """A fixed set of episodes: what each one is, and its baseline once it is simulated (`known`).
 
@@ -101,8 +109,8 @@ class EpisodeBank:
         """Draw `size` episodes; nothing is simulated yet."""
         agents, horizon = plan.agents, plan.horizon
         # a stream of its own for each column, so that entries do not depend on the bank's size
-        seeds, row, start, side, share, kind = (
-            np.random.default_rng((plan.seed, part)) for part in range(6)
+        seeds, row, start, side, share = (
+            np.random.default_rng((plan.seed, part)) for part in range(5)
         )
         sides = np.ones((size, agents)) if agents == 1 else side.choice([1, -1], (size, agents))
         return cls(
@@ -110,11 +118,11 @@ class EpisodeBank:
                 "key": np.frombuffer(plan.key, np.uint8),
                 "known": np.zeros(size, np.bool_),
                 "seed": seeds.integers(2**62, size=size),
-                "kind": kind.integers(plan.kinds, size=size),
+                "kind": np.arange(size) % plan.kinds,
                 "row": row.choice(plan.rows, size),
                 "start": start.choice(plan.starts, size),
                 "side": sides.astype(np.int8),
-                "size": draw_sizes(share, (size, agents), plan.sizes),
+                "size": _balanced_sizes(share, size, plan),
                 "mid": np.zeros((size, horizon + 1), np.float32),
                 "news": np.zeros((size, horizon + 1), np.float32),
                 "fill": np.zeros((2, size, agents, horizon), np.float32),

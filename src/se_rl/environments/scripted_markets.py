@@ -8,6 +8,7 @@ on the same random numbers and without our orders.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,12 @@ class ScriptedMarkets:
         self.agents = agents
         self.shadow = shadow
         self.markets = self.pool.markets(1)
+
+    def beside(self) -> ScriptedMarkets:
+        """The same kinds of markets once more, to be run beside these."""
+        other = copy(self)
+        other.markets = self.pool.markets(1)
+        return other
 
     def start(self, orders: Orders, seeds: Int) -> None:
         """Copy warm states into the markets (the same ones into their shadows), write scripts."""

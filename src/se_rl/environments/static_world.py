@@ -6,6 +6,7 @@ It draws episodes and writes the reward's fields; `static_core.py` executes the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 import numpy.typing as npt
@@ -95,6 +96,20 @@ class StaticWorld:
             fee=costs.fee,
             taker_cost=costs.taker_cost if same else fills.half_spread + costs.fee,
         )
+
+    def over(
+        self, *, horizon: int | None = None, dates: npt.ArrayLike | None = None
+    ) -> StaticWorld:
+        """The same world for orders of another length or on other dates, to be played beside it."""
+        other = copy(self)
+        other.core = copy(self.core)
+        other._twap = copy(self._twap)
+        if horizon is not None:
+            other.horizon = horizon
+            other.starts = window_starts(self.data, horizon, "any")
+        if dates is not None:
+            other.rows = session_rows(self.data, dates)
+        return other
 
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
         """Random windows and sizes, each sold and bought."""

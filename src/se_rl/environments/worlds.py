@@ -107,6 +107,11 @@ class World(Protocol):
         ...
 
 
+def several(worlds: Mapping[str, World | tuple[World, ...]]) -> dict[str, tuple[World, ...]]:
+    """Worlds by name, where a name may stand for several that are alike but for their horizon."""
+    return {name: one if isinstance(one, tuple) else (one,) for name, one in worlds.items()}
+
+
 def new_fields(n: int) -> Fields:
     """Room for one step's fields of `n` orders."""
     return np.zeros((len(FIELD_NAMES), n), np.float32)

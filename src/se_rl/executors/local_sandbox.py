@@ -38,12 +38,11 @@ class LocalSandbox:
             with ThreadPoolExecutor(
                 1
             ) as beside:  # markets are simulated while the sandbox warms up
-                bank = beside.submit(self.inputs.bank)
+                banks = beside.submit(self.inputs.banks)
                 trainer = SandboxedTrainer(
                     data=self.inputs.data, scales=self.inputs.scales, unsafe=self.unsafe
                 )
-                if (known := bank.result()) is not None:
-                    trainer.share_bank(known)
+                trainer.share_banks(banks.result())
             self._trainer = trainer
         return self._trainer
 

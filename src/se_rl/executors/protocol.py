@@ -30,13 +30,13 @@ LOST = ("killed", "crashed", "lost")
 class TrainingInputs:
     """What all trainings of a run share: `data` are the train days (None where none is trained on).
 
-    `bank` simulates the default market's episodes when it is called (None where none is trained
-    on).
+    `banks` simulates the usual markets' episodes by horizon when it is called (none where none is
+    trained on).
     """
 
     data: MarketData | None
     scales: FeatureScales
-    bank: Callable[[], EpisodeBank | None]
+    banks: Callable[[], Mapping[int, EpisodeBank]]
 
 
 @dataclass(frozen=True)

@@ -112,11 +112,8 @@ class TrainingPool:
         """The name of an evaluation: everything that its outcome depends on."""
         config = self.config
         panel = [
-            config.horizon,
             job.rung.episodes,
-            config.worlds,
-            config.participation,
-            config.dynamic_horizon,
+            config.day_orders,
             self.validation.markets_digest,
         ]
         return key_of(
@@ -262,7 +259,10 @@ class TrainingPool:
                 raise
             # every time, in a sandbox that is well: the policy's own fault
             return replace(base, reason=f"its policy failed in use: {error}")
-        scores = {name: mean(a) for name, a in arrays.items() if not name.endswith("_day")}
+        scores = {}
+        for name, values in arrays.items():
+            if not name.endswith(("_day", "_cell")):
+                scores[name] = mean(values)
         if any(not np.isfinite(value) for value in scores.values()):
             return replace(base, reason="every order is void: the policy breaks its markets")
         return replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from se_rl.market.family import free_kinds
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
 from se_rl.rl.ppo import PPOSettings
@@ -19,10 +20,12 @@ def training_worlds_of(config: RunConfig) -> TrainingWorldsConfig:
     """The worlds that designs of a run are trained in."""
     return TrainingWorldsConfig(
         worlds=config.worlds,
-        horizon=config.horizon,
-        dynamic_horizon=config.dynamic_horizon,
-        participation=config.participation,
-        agents=config.agents if config.scenario == "multi" else 1,
+        horizons=config.horizons,
+        dynamic_horizons=config.dynamic_horizons,
+        sizes=config.sizes,
+        kinds=free_kinds(config.profiles),
+        twins=config.twins,
+        agents=config.book_agents,
         bank=config.bank,
     )
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from se_rl.bounded_reading import MOST_YAML_BYTES, read_regular
+from se_rl.config import ConfigError, parse
 from se_rl.market.profile import MarketProfile
 
 SMALL_TICK, LARGE_TICK, STRESSED = "small tick", "large tick", "stressed"
@@ -56,3 +60,32 @@ class MarketKind:
     def name(self) -> str:
         """As results call it, e.g. "large tick twin"."""
         return f"{self.profile_name} twin" if self.twin else self.profile_name
+
+
+def free_kinds(profiles: Iterable[str] = tuple(FAMILY)) -> tuple[MarketKind, ...]:
+    """Free markets of these profiles: names of the family, or JSON files of one's own."""
+    kinds = []
+    for name in profiles:
+        if name in FAMILY:
+            kinds.append(MarketKind(name, FAMILY[name]))
+        else:
+            kinds.append(MarketKind(Path(name).stem, _own_profile(Path(name))))
+    return tuple(kinds)
+
+
+def twins_of(kinds: Iterable[MarketKind]) -> tuple[MarketKind, ...]:
+    """The same profiles following sessions."""
+    return tuple(replace(kind, twin=True) for kind in kinds)
+
+
+def _own_profile(path: Path) -> MarketProfile:
+    known = ", ".join(FAMILY)
+    try:
+        raw = json.loads(read_regular(path, most_bytes=MOST_YAML_BYTES, follow=True))
+    except OSError:
+        raise ConfigError(
+            f"profile {str(path)!r} is no file and none of {known}; give one of these or a JSON file"
+        ) from None
+    except ValueError as error:
+        raise ConfigError(f"profile {path} is not JSON: {error}") from None
+    return parse(MarketProfile, raw, source=str(path))

@@ -17,9 +17,8 @@ class Rung:
     """One step of the ladder.
 
     `index` is how the archive stores it, `work` the work units of one training, `seeds` the
-    trainings per design, `episodes` the simulated orders to score on, `order_sizes` their sizes in
-    multiples of the usual one. A `fresh` rung scores on validation days and episodes that no other
-    rung has seen.
+    trainings per design, `episodes` the simulated orders to score on. Every rung scores the same mix
+    of orders and markets; a `fresh` one on validation days and episodes that no other has seen.
     """
 
     index: int
@@ -28,7 +27,6 @@ class Rung:
     seeds: int
     episodes: int
     fresh: bool = False
-    order_sizes: tuple[int, ...] = (1,)
 
 
 class Rungs(NamedTuple):
@@ -47,5 +45,5 @@ class Rungs(NamedTuple):
         return cls(
             Rung(0, "screen", work / 3.0, seeds[0], episodes[0]),
             Rung(1, "search", work, seeds[1], episodes[1]),
-            Rung(2, "last", 3.0 * work, seeds[2], episodes[2], fresh=True, order_sizes=(1, 2)),
+            Rung(2, "last", 3.0 * work, seeds[2], episodes[2], fresh=True),
         )

@@ -34,8 +34,8 @@ def _within(low: float, high: float) -> Callable[[Any], bool]:
 
 _ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
-        "iterations parents siblings promoted finalists horizon dynamic_horizon agents seeds "
-        "episodes samples bank lora_rank lora_alpha max_designs max_tokens",
+        "iterations parents siblings promoted finalists horizons dynamic_horizons agents seeds "
+        "episodes day_orders samples bank lora_rank lora_alpha max_designs max_tokens",
         _whole(1),
         "a whole number, 1 or more",
     ),
@@ -45,7 +45,7 @@ _ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         _within(float_info.min, float_info.max),
         "a positive number",
     ),
-    ("participation gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
+    ("sizes gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
     ("static_share gae_lambda initial_alpha replay", _within(0.0, 1.0), "a number from 0 to 1"),
     ("usd_in usd_out", _within(0.0, float_info.max), "a number, 0 or more"),
 )
@@ -98,15 +98,27 @@ class RunConfig:
         metavar="W",
     )
     seeds: tuple[int, int, int] = option((1, 2, 3), "trainings per design at each rung")
-    horizon: int = option(240, "bars of an order on history", metavar="N")
-    dynamic_horizon: int = option(40, "steps of an order in simulated markets", metavar="N")
-    participation: float = option(
-        0.10, "simulated markets: the order's share of the usual volume", metavar="SHARE"
+    horizons: tuple[int, ...] = option(
+        (240, 120), "bars of an order on history: those that fit", metavar="N,N", also="horizon"
     )
+    dynamic_horizons: tuple[int, ...] = option(
+        (40, 20), "steps of a simulated order", metavar="N,N", also="dynamic_horizon"
+    )
+    sizes: tuple[float, float] = option(
+        (0.01, 0.30), "orders' share of the usual volume, from least to most", metavar="S,S"
+    )
+    profiles: tuple[str, ...] = option(
+        ("small tick", "large tick", "stressed"),
+        "simulated markets: names of the family, or JSON files",
+        metavar="P,P",
+        also="profile",
+    )
+    twins: bool = option(True, "half of the simulated markets follow train days", metavar="BOOL")
     agents: int = option(2, "multi scenario: agents in one book", metavar="N")
     episodes: tuple[int, int, int] = option(
         (500, 500, 1000), "simulated orders to score on at each rung"
     )
+    day_orders: int = option(64, "pairs of orders on history to score on per day, at most")
     samples: int = option(16_384, "order steps per update and world, about", metavar="N")
     bank: int = option(4096, "simulated episodes to train on", metavar="N")
     static_share: float = option(
@@ -150,6 +162,11 @@ class RunConfig:
                     map(fits, value if isinstance(value, tuple) else [value])
                 ):
                     raise ConfigError(f"{name} is {value!r}; use {wanted}")
+        if self.sizes[0] > self.sizes[1]:
+            raise ConfigError(f"sizes is {self.sizes}; give the least first")
+        for name in ("horizons", "dynamic_horizons", "profiles"):
+            if not getattr(self, name) or len(set(getattr(self, name))) < len(getattr(self, name)):
+                raise ConfigError(f"{name} is {getattr(self, name)}; give some, each once")
         for name in ("seeds", "episodes"):
             if len(getattr(self, name)) != 3:
                 raise ConfigError(
@@ -187,6 +204,21 @@ class RunConfig:
         """The modules that may be designed."""
         known = MULTI if self.scenario == "multi" else SINGLE
         return tuple(name for name in known if self.imagine or name != "imagination")
+
+    @property
+    def book_agents(self) -> int:
+        """Agents that trade in one simulated book."""
+        return self.agents if self.scenario == "multi" else 1
+
+    def fitting(self, bars: int) -> RunConfig:
+        """The settings with those horizons alone that fit into a session of so many bars."""
+        fitting = tuple(horizon for horizon in self.horizons if horizon <= bars)
+        if not fitting and self.weights["static"]:
+            raise ConfigError(
+                f"horizons is {self.horizons}, but a session has {bars} bars; "
+                f"use --horizon {bars} or less"
+            )
+        return replace(self, horizons=fitting or self.horizons)
 
     @property
     def rungs(self) -> Rungs:
@@ -230,8 +262,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "finalists": 1,
         "work": 0.12,
         "seeds": (1, 1, 1),
-        "horizon": 30,
-        "dynamic_horizon": 10,
+        "horizons": (30, 15),
+        "dynamic_horizons": (10, 5),
         "episodes": (20, 20, 20),
         "bank": 64,
         "samples": 1024,

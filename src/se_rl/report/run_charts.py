@@ -86,9 +86,7 @@ def impact(dynamic: Mapping[str, Mapping[str, SimulatedRow]]) -> list[Figure]:
         "xaxis": axis("bps saved against TWAP"),
         "yaxis": category_axis([html.escape(name) for name in methods]),
     }
-    summary = (
-        "Orders of the size they were trained for (x1) and of twice that (x2), with 95 % intervals."
-    )
+    summary = "Fresh orders of all sizes and kinds of market by their steps, with 95 % intervals."
     title = "Cost saved in the simulated market"
     return [figure(traces, layout, title=title, summary=summary)]
 

@@ -20,26 +20,30 @@ FASTER = 20.0
 class ExpectedAnswer:
     """What the parent knows of an answer before the training begins.
 
-    `shape` are the sizes of the policy, `steps` the order steps of one update in each world,
-    `longest` the steps of the longest order, `budget` the work to spend.
+    `shape` are the sizes of the policy, `steps` the order steps of one update in each world (the
+    fewest and the most, where orders have several lengths), `longest` the steps of the longest
+    order, `budget` the work to spend.
     """
 
     shape: Mapping[str, int]
-    steps: Mapping[str, int]
+    steps: Mapping[str, tuple[int, int]]
     longest: int
     budget: float
 
     @classmethod
     def of(cls, worlds: TrainingWorldsConfig, config: TrainConfig) -> ExpectedAnswer:
         """Everything from the settings of the training."""
-        horizons = {"static": worlds.horizon, "dynamic": worlds.dynamic_horizon}
+        horizons = {"static": worlds.horizons, "dynamic": worlds.dynamic_horizons}
         if worlds.worlds != "both":
             horizons = {worlds.worlds: horizons[worlds.worlds]}
         simulated = "dynamic" in horizons
         agents = worlds.agents if simulated else 1
         steps = {}
-        for name, horizon in horizons.items():
-            steps[name] = horizon * orders_of_batch(config.samples, horizon, agents)
+        for name, lengths in horizons.items():
+            played = [
+                horizon * orders_of_batch(config.samples, horizon, agents) for horizon in lengths
+            ]
+            steps[name] = (min(played), max(played))
         shape = {
             "observation_size": len(OBSERVATION_FIELDS),
             "actions": 2 if simulated and worlds.takes_price else 1,
@@ -47,7 +51,8 @@ class ExpectedAnswer:
             "message_size": config.message_size if agents > 1 else 0,
             "worlds": len(horizons),
         }
-        return cls(shape, steps, max(horizons.values()), config.budget)
+        longest = max(map(max, horizons.values()))
+        return cls(shape, steps, longest, config.budget)
 
     @property
     def phases(self) -> dict[str, tuple[str, ...]]:
@@ -60,17 +65,18 @@ class ExpectedAnswer:
     def least_work(self, phase: str) -> float:
         """The least that an update can cost: one epoch of a network that computes nothing."""
         heads = self.shape["worlds"] * ((self.shape["actions"] + 1) * 2 + self.shape["actions"])
-        return self._work(phase, flops=2.0 * heads, epochs=1)
+        return self._work(phase, flops=2.0 * heads, epochs=1, most=False)
 
     def most_work(self, phase: str) -> float:
         """The most that an update can cost: all epochs of the slowest network that is admitted."""
         flops = FASTER * LIMITS.microseconds_per_row * 1e-6 * FLOPS_PER_UNIT
-        return self._work(phase, flops=flops, epochs=round(NETWORK_CONSTANTS["epochs"].high))
+        epochs = round(NETWORK_CONSTANTS["epochs"].high)
+        return self._work(phase, flops=flops, epochs=epochs, most=True)
 
-    def _work(self, phase: str, *, flops: float, epochs: int) -> float:
+    def _work(self, phase: str, *, flops: float, epochs: int, most: bool) -> float:
         talks = self.shape["message_size"] > 0
         total = 0.0
         for world in self.phases[phase]:
             cost = work_of_step(world, flops=flops, epochs=epochs, talks=talks)
-            total += self.steps[world] * cost
+            total += self.steps[world][most] * cost
         return total

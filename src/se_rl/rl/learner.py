@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
 from se_rl.config import option, settings
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import World, several
 from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Reward
 from se_rl.rl.policy import WORLD_NAMES, ActionMap, Policy
@@ -67,14 +67,19 @@ class Learner:
 
     @classmethod
     def of_design(
-        cls, modules: Modules, worlds: Mapping[str, World], config: TrainConfig, *, seed: int
+        cls,
+        modules: Modules,
+        worlds: Mapping[str, World | tuple[World, ...]],
+        config: TrainConfig,
+        *,
+        seed: int,
     ) -> Learner:
         """A fresh policy of the design's network, with the constants of design and config."""
         check_world_names(worlds)
         weights, shuffles = np.random.SeedSequence(seed).spawn(OWN_SEEDS)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(weights.generate_state(1)[0]))
-            policy = _fresh_policy(modules, worlds, message_size=config.message_size)
+            policy = _fresh_policy(modules, several(worlds), message_size=config.message_size)
         _check_size(policy)
         policy = policy.to(torch.device(config.device))
         ppo = PPO(
@@ -99,21 +104,23 @@ class Learner:
         )
 
 
-def check_world_names(worlds: Mapping[str, World]) -> None:
+def check_world_names(worlds: Collection[str]) -> None:
     """Refuse worlds other than static and dynamic, and none at all."""
     if not worlds or not set(worlds) <= set(WORLD_NAMES):
         raise ValueError(f"worlds are {sorted(worlds)}; give 'static', 'dynamic' or both")
 
 
-def most_agents(worlds: Mapping[str, World]) -> int:
+def most_agents(worlds: Mapping[str, tuple[World, ...]]) -> int:
     """Agents in one book, in the world that has most of them."""
-    return max(world.agents for world in worlds.values())
+    return max(group[0].agents for group in worlds.values())
 
 
-def _fresh_policy(modules: Modules, worlds: Mapping[str, World], *, message_size: int) -> Policy:
+def _fresh_policy(
+    modules: Modules, worlds: Mapping[str, tuple[World, ...]], *, message_size: int
+) -> Policy:
     """The design's policy with random weights, of the size that the worlds need."""
-    first = next(iter(worlds.values()))
-    takes_price = any(world.takes_price for world in worlds.values())
+    first = next(iter(worlds.values()))[0]
+    takes_price = any(group[0].takes_price for group in worlds.values())
     return Policy(
         modules,
         observation_size=first.observation_size,

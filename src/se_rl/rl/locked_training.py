@@ -33,8 +33,8 @@ from se_rl.sandbox.worker import shared_data
 
 TRAIN = "train"
 """The name under which the sandbox shares the train days."""
-BANK = "bank"
-"""The name under which it shares the simulated episodes of the default market."""
+BANK = "bank "
+"""The name, before the horizon, under which it shares the simulated episodes of usual markets."""
 WEIGHT = "weight:"
 """What stands before the names of weights in messages."""
 
@@ -47,7 +47,11 @@ Actor = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 def train_design(payload: Message) -> Content:
     """Load a design and train it on the sandbox's data; weights, curve and reason in plain form."""
     shared = shared_data()
-    return _train(payload, shared.get(TRAIN), shared.get(BANK))
+    banks = {}
+    for name, arrays in shared.items():
+        if name.startswith(BANK):
+            banks[int(name.removeprefix(BANK))] = EpisodeBank.from_arrays(arrays)
+    return _train(payload, shared.get(TRAIN), banks)
 
 
 def make_actor(payload: Message) -> Actor:
@@ -86,7 +90,7 @@ def _train_and_act(
 ) -> None:
     """A training of a few steps and one action of its policy."""
     worlds = TrainingWorldsConfig(
-        horizon=4, dynamic_horizon=3, agents=agents, takes_price=takes_price, bank=8
+        horizons=(4,), dynamic_horizons=(3,), agents=agents, takes_price=takes_price, bank=12
     )
     payload: Message = {
         "sources": sources,
@@ -100,7 +104,9 @@ def _train_and_act(
     actor(np.zeros((agents, trained["shape"]["observation_size"]), np.float32))
 
 
-def _train(payload: Message, arrays: Arrays | None, bank: Arrays | None = None) -> Content:
+def _train(
+    payload: Message, arrays: Arrays | None, banks: Mapping[int, EpisodeBank] | None = None
+) -> Content:
     torch.set_num_threads(1)
     modules = load_design(payload["sources"])
     seed = int(payload["seed"])
@@ -111,12 +117,14 @@ def _train(payload: Message, arrays: Arrays | None, bank: Arrays | None = None) 
         data=data,
         scales=scales,
         table=arrays["table"] if arrays else None,
-        bank=EpisodeBank.from_arrays(bank) if bank else None,
+        banks=banks,
         seed=seed,
     )
     config = parse(TrainConfig, payload["train"])
     neutral = {name: Neutral(**value) for name, value in payload["neutral"].items()}
-    trained = train(modules, worlds, config, seed=seed, neutral=neutral)
+    trained = train(
+        modules, worlds.train, config, seed=seed, neutral=neutral, held_back=worlds.held_back
+    )
     answer: Content = {
         "reason": trained.reason,
         "work": trained.work,

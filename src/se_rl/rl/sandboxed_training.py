@@ -96,18 +96,18 @@ class SandboxedTrainer:
         *,
         data: MarketData | None = None,
         scales: FeatureScales | None = None,
-        bank: EpisodeBank | None = None,
+        banks: Mapping[int, EpisodeBank] | None = None,
         **options: Any,
     ) -> None:
         self.sandbox = Sandbox(LOCKED, **options)
         if data is not None:
             self.sandbox.share(TRAIN, data_arrays(data, scales or FeatureScales.fit(data)))
-        if bank is not None:
-            self.share_bank(bank)
+        self.share_banks(banks or {})
 
-    def share_bank(self, bank: EpisodeBank) -> None:
-        """Give trainings the default market's episodes, which each would simulate anew."""
-        self.sandbox.share(BANK, bank.arrays())
+    def share_banks(self, banks: Mapping[int, EpisodeBank]) -> None:
+        """Give trainings the usual markets' episodes by horizon: each would simulate them anew."""
+        for horizon, bank in banks.items():
+            self.sandbox.share(f"{BANK}{horizon}", bank.arrays())
 
     def start(
         self,

@@ -19,7 +19,7 @@ from itertools import repeat
 import numpy as np
 import torch
 
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import World, several
 from se_rl.modules.defaults import Modules
 from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.batch import Batch
@@ -77,7 +77,7 @@ class Training:
     def __init__(
         self,
         learner: Learner,
-        worlds: Mapping[str, World],
+        worlds: Mapping[str, World | tuple[World, ...]],
         config: TrainConfig,
         *,
         seed: int = 0,
@@ -85,11 +85,12 @@ class Training:
         held_back: Mapping[str, Sequence[World]] | None = None,
     ) -> None:
         check_world_names(worlds)
+        places = several(worlds)
         self.learner = learner
         self.config = config
         self.seed = seed
         self.neutral = dict(neutral or {})
-        self.worlds = self._samplers(worlds)
+        self.worlds = self._samplers(places)
         self.balance = Balance(config.initial_alpha)
         self.work = 0.0
         self._flops = 0.0
@@ -104,7 +105,7 @@ class Training:
     def of_design(
         cls,
         modules: Modules,
-        worlds: Mapping[str, World],
+        worlds: Mapping[str, World | tuple[World, ...]],
         config: TrainConfig,
         *,
         seed: int = 0,
@@ -238,7 +239,7 @@ class Training:
         self.work += work
         return score
 
-    def _samplers(self, worlds: Mapping[str, World]) -> dict[str, WorldSampler]:
+    def _samplers(self, worlds: Mapping[str, tuple[World, ...]]) -> dict[str, WorldSampler]:
         """The static world first, each with a random stream of its own."""
         agents = most_agents(worlds)
         streams = np.random.SeedSequence(self.seed).spawn(OWN_SEEDS + len(worlds))[OWN_SEEDS:]
@@ -256,7 +257,7 @@ class Training:
 
 def train(
     modules: Modules,
-    worlds: Mapping[str, World],
+    worlds: Mapping[str, World | tuple[World, ...]],
     config: TrainConfig | None = None,
     *,
     seed: int = 0,
@@ -264,7 +265,7 @@ def train(
     held_back: Mapping[str, Sequence[World]] | None = None,
     progress: Progress = silent,
 ) -> Trained:
-    """Train a design in worlds called "static", "dynamic" or both.
+    """Train a design in worlds called "static", "dynamic" or both, of one horizon or several.
 
     `neutral` says what an output of 0 means in each; the best weights on orders of the `held_back`
     worlds are kept.

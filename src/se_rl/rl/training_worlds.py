@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,9 +17,10 @@ from se_rl.data.market_data import MarketData, Provenance
 from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.mixed_world import MixedWorld
-from se_rl.environments.scripted_markets import default_kind
 from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.task import SIZES
 from se_rl.environments.worlds import Observation, World
+from se_rl.market.family import MarketKind, free_kinds, twins_of
 from se_rl.market.profile import MarketProfile
 from se_rl.modules.defaults import Imagine, Modules
 
@@ -29,22 +30,40 @@ SCALE = "scale_"
 """What stands before the names of scales among the arrays."""
 
 
+HELD_BACK = 0.15
+"""Share of the train days and of the simulated episodes that no update sees: a training chooses its
+best snapshot on them."""
+TWIN_SESSIONS = 1200
+"""Sessions that twins follow at most, from train days that are spread evenly."""
+
+
 @settings
 class TrainingWorldsConfig:
-    """The worlds a design is trained in."""
+    """The worlds a design is trained in; `kinds` are free markets, which `twins` doubles."""
 
     worlds: Worlds = option(
         "both", "static, dynamic or both", choices=("both", "static", "dynamic")
     )
-    horizon: int = option(240, "bars of an order on history", metavar="N")
-    dynamic_horizon: int = option(40, "steps of an order in simulated markets", metavar="N")
-    participation: float = option(
-        0.10, "simulated markets: the order's share of the usual volume", metavar="SHARE"
-    )
+    horizons: tuple[int, ...] = option((240, 120), "bars of an order on history")
+    dynamic_horizons: tuple[int, ...] = option((40, 20), "steps of an order in simulated markets")
+    sizes: tuple[float, float] = option(SIZES, "orders' share of the usual volume")
+    kinds: tuple[MarketKind, ...] = option(free_kinds(), "kinds of simulated market")
+    twins: bool = option(True, "markets that follow train days, as many as free ones")
     takes_price: bool = option(True, "simulated markets: limit orders (else market orders)")
     agents: int = option(1, "agents that trade in one simulated book", metavar="N")
     bank: int = option(4096, "simulated episodes to train on", metavar="N")
     bank_seed: int = option(1, "seed of these episodes", metavar="N")
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingWorlds:
+    """What a training plays: worlds by name, one for each horizon.
+
+    Those that are `held_back` have days and episodes that those of `train` never draw.
+    """
+
+    train: dict[str, tuple[World, ...]]
+    held_back: dict[str, tuple[World, ...]]
 
 
 def make_worlds(
@@ -54,56 +73,119 @@ def make_worlds(
     data: MarketData | None,
     scales: FeatureScales | None = None,
     table: Observation | None = None,
-    bank: EpisodeBank | None = None,
+    banks: Mapping[int, EpisodeBank] | None = None,
     seed: int = 0,
-) -> dict[str, World]:
+) -> TrainingWorlds:
     """The design's worlds.
 
     Half of the static world's episodes are imagined where the design imagines any. `data` holds
-    train days only, `table` their observations where they exist already, `bank` simulated episodes
-    of the default market. Raises ValueError, in one line, where imagined bars break their contract.
+    train days only, `table` their observations where they exist already, `banks` simulated episodes
+    of the usual markets by horizon. Raises ValueError, in one line, where imagined bars break their
+    contract.
     """
-    worlds: dict[str, World] = {}
+    found = TrainingWorlds({}, {})
     if config.worlds != "dynamic":
         if data is None:
             raise ValueError(
                 "the static world needs data; give some or train in the dynamic world alone"
             )
-        real = StaticWorld(data, horizon=config.horizon, scales=scales, table=table)
-        worlds["static"] = real
-        if modules.imagine is not None:
-            imagined = _imagined(modules.imagine, real, scales, seed)
-            worlds["static"] = MixedWorld([real, imagined])
+        real = StaticWorld(
+            data, horizon=config.horizons[0], scales=scales, table=table, sizes=config.sizes
+        )
+        _add_static(found, config, real, modules.imagine, seed=seed)
     if config.worlds != "static":
-        known = bank if modules.profile == MarketProfile() else None
-        worlds["dynamic"] = dynamic_world(config, profile=modules.profile, bank=known)
-    return worlds
+        usual = modules.profile == MarketProfile()
+        kinds = config.kinds if usual else (MarketKind("designed", modules.profile),)
+        worlds = dynamic_worlds(
+            replace(config, kinds=kinds), data=data, scales=scales, banks=banks if usual else None
+        )
+        found.train["dynamic"], found.held_back["dynamic"] = _parts_of_banks(worlds)
+    return found
 
 
-def dynamic_world(
+def dynamic_worlds(
     config: TrainingWorldsConfig,
     *,
-    profile: MarketProfile | None = None,
-    bank: EpisodeBank | None = None,
+    data: MarketData | None = None,
+    scales: FeatureScales | None = None,
+    banks: Mapping[int, EpisodeBank] | None = None,
+) -> tuple[DynamicWorld, ...]:
+    """The simulated markets to train in, by horizon, whose episodes may be known already."""
+    known = banks or {}
+    entries = max(1, config.bank // len(config.dynamic_horizons))
+    worlds = []
+    for place, horizon in enumerate(config.dynamic_horizons):
+        twins = config.twins and data is not None and horizon <= len(data.grid)
+        world = mixed_markets(
+            data if twins else None,
+            config.kinds,
+            scales=scales,
+            horizon=horizon,
+            sizes=config.sizes,
+            takes_price=config.takes_price,
+            agents=config.agents,
+            bank=known.get(horizon, entries),
+            seed=config.bank_seed + 1000 * place,
+        )
+        worlds.append(world)
+    return tuple(worlds)
+
+
+def mixed_markets(
+    data: MarketData | None,
+    kinds: tuple[MarketKind, ...],
+    *,
+    scales: FeatureScales | None,
+    **options: Any,
 ) -> DynamicWorld:
-    """The simulated market to train in, whose episodes may be known already."""
-    return DynamicWorld(
-        kinds=[default_kind(None, profile)],
-        horizon=config.dynamic_horizon,
-        sizes=(config.participation, config.participation),
-        takes_price=config.takes_price,
-        agents=config.agents,
-        bank=bank or config.bank,
-        seed=config.bank_seed,
-    )
+    """Free markets of these kinds and, with train days, as many twins of some of them."""
+    if data is None:
+        return DynamicWorld(kinds=kinds, **options)
+    days = len(data.dates)
+    count = int(np.clip(TWIN_SESSIONS // len(data.symbols), min(2, days), days))
+    chosen = np.unique(np.linspace(0, days - 1, count).astype(np.int64))
+    followed = data.select(dates=data.dates[chosen])
+    return DynamicWorld(followed, kinds=(*kinds, *twins_of(kinds)), scales=scales, **options)
 
 
-def _imagined(
-    imagine: Imagine, real: StaticWorld, scales: FeatureScales | None, seed: int
-) -> StaticWorld:
-    """The same train days with imagined bars."""
-    data = imagined_data(real.data, numpy_imagine(imagine, seed=seed))
-    return StaticWorld(data, horizon=real.horizon, scales=scales)
+def _add_static(
+    found: TrainingWorlds,
+    config: TrainingWorldsConfig,
+    real: StaticWorld,
+    imagine: Imagine | None,
+    *,
+    seed: int,
+) -> None:
+    """History by horizon: the first train days to learn from, the last ones held back."""
+    dates = real.data.dates
+    kept = len(dates) - round(HELD_BACK * len(dates))
+    learned, rest = (dates[:kept], dates[kept:]) if 0 < kept < len(dates) else (dates, dates)
+    imagined = None
+    if imagine is not None:
+        bars = imagined_data(real.data, numpy_imagine(imagine, seed=seed))
+        imagined = StaticWorld(bars, horizon=real.horizon, scales=real.scales, sizes=real.sizes)
+    worlds: list[World] = []
+    held_back: list[World] = []
+    for horizon in config.horizons:
+        own = real.over(horizon=horizon, dates=learned)
+        other = None if imagined is None else imagined.over(horizon=horizon, dates=learned)
+        worlds.append(own if other is None else MixedWorld([own, other]))
+        held_back.append(real.over(horizon=horizon, dates=rest))
+    found.train["static"], found.held_back["static"] = tuple(worlds), tuple(held_back)
+
+
+def _parts_of_banks(
+    worlds: tuple[DynamicWorld, ...],
+) -> tuple[tuple[World, ...], tuple[World, ...]]:
+    """The first entries of the banks to learn from, the last ones held back."""
+    train: list[World] = []
+    held_back: list[World] = []
+    for world in worlds:
+        size = len(world.bank)
+        kept = max(1, size - round(HELD_BACK * size))
+        train.append(world.over(range(kept)))
+        held_back.append(world.over(range(kept if kept < size else 0, size)))
+    return tuple(train), tuple(held_back)
 
 
 def numpy_imagine(imagine: Imagine, *, seed: int) -> Callable[[Bars], Bars]:

@@ -1,8 +1,9 @@
-"""One world in training: its own random streams, and the running scale of its rewards."""
+"""One kind of world in training: its own random streams, and the running scale of its rewards."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ def orders_of_batch(samples: int, horizon: int, agents: int) -> int:
 
 
 class WorldSampler:
-    """Plays batches of about `samples` order steps in one world.
+    """Plays batches of about `samples` order steps, each in one of `worlds` (one per horizon).
 
     Where agents share no book, neighbours of the batch talk all the same; so the number of orders
     is a multiple of 2 * agents, whatever the world.
@@ -33,16 +34,16 @@ class WorldSampler:
 
     def __init__(
         self,
-        world: World,
+        worlds: Sequence[World],
         neutral: Neutral,
         *,
         samples: int,
         agents: int,
         seed: np.random.SeedSequence,
     ) -> None:
-        self.world = world
+        self.worlds = tuple(worlds)
         self.neutral = neutral
-        self.orders = orders_of_batch(samples, world.horizon, agents)
+        self.orders = [orders_of_batch(samples, world.horizon, agents) for world in worlds]
         draws, noise = seed.spawn(2)
         self.rng = np.random.default_rng(draws)
         noise_seed = int(noise.generate_state(1, np.uint64)[0] >> 1)
@@ -52,11 +53,13 @@ class WorldSampler:
 
     def play(self, policy: Policy, action_map: ActionMap, *, place: int = 0) -> Rollout:
         """One batch of fresh episodes, with the noise of the policy's heads at `place` on."""
+        which = int(self.rng.integers(len(self.worlds))) if len(self.worlds) > 1 else 0
+        world = self.worlds[which]
         return collect(
-            self.world,
+            world,
             policy,
             action_map,
-            self.world.draw(self.rng, self.orders),
+            world.draw(self.rng, self.orders[which]),
             generator=self.generator,
             neutral=self.neutral,
             device=policy.log_std.device,

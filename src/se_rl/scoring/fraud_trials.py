@@ -17,7 +17,6 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.data.martingale import martingale_twin
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes, World
 from se_rl.scoring.execution import Actor, Array
 from se_rl.scoring.fraud_check import (
@@ -30,7 +29,7 @@ from se_rl.scoring.fraud_check import (
     judged,
 )
 from se_rl.scoring.play import Open, moments, play
-from se_rl.scoring.static_panel import StaticPanel
+from se_rl.scoring.static_panel import StaticPanel, sampled_panels
 
 DAYS = 16
 """Martingale days that the check plays at least: few days are repeated with other coins."""
@@ -47,6 +46,7 @@ class HistoryTrial:
     horizon: int
     scales: FeatureScales
     agents: int = 1
+    day_orders: int = 64
 
 
 class FraudTrials:
@@ -143,7 +143,14 @@ class FraudTrials:
         world = StaticWorld(
             data, horizon=history.horizon, dates=history.dates, scales=history.scales
         )
-        return StaticPanel(world, order_pairs(data, history.horizon, dates=history.dates))
+        (panel,) = sampled_panels(
+            world,
+            [history.horizon],
+            dates=history.dates,
+            day_orders=history.day_orders,
+            seed=self._seed,
+        )
+        return panel
 
 
 class _Sample:

@@ -27,14 +27,15 @@ def future_blind(
     """
     day = max(0, len(data.dates) - 2)
     dates = data.dates[day : day + 1]
-    orders = order_pairs(data, config.horizon, dates=dates)
+    horizon = config.horizons[0]
+    orders = order_pairs(data, horizon, dates=dates)
     orders = orders.take(orders.start == orders.start.min())
-    agents = config.agents if config.scenario == "multi" else 1
-    steps = config.horizon // 2
+    agents = config.book_agents
+    steps = horizon // 2
     bar = int(orders.start[0]) + steps
     seen = []
     for bars in (data, shuffled_future(data, day, bar, rng=np.random.default_rng(seed))):
-        world = StaticWorld(bars, horizon=config.horizon, dates=dates, scales=scales)
+        world = StaticWorld(bars, horizon=horizon, dates=dates, scales=scales)
         recorders: list[Recorder] = []
 
         def watch(actor: Actor, rows: int, kept: list[Recorder] = recorders) -> Actor:

@@ -82,7 +82,7 @@ def standing(
     differences = [_difference(*pair) for pair in zip(own, default, strict=True)]
     parts = {
         "static": ["static"],
-        "dynamic": [name for name in differences[0] if name.startswith("dynamic")],
+        "dynamic": [name for name in differences[0] if name != "static"],
     }
     score = 0.0
     variance = 0.0
@@ -143,8 +143,12 @@ def shrunken(standings: Sequence[Standing]) -> dict[str, float]:
     return {s.candidate: float(value) for s, value in zip(standings, shrunk[1:], strict=True)}
 
 
+def _is_simulated(name: str) -> bool:
+    return name.startswith("dynamic") and not name.endswith("_cell")
+
+
 def _difference(mine: Scores, theirs: Scores) -> dict[str, Array]:
-    worlds = [name for name in mine if name == "static" or name.startswith("dynamic")]
+    worlds = [name for name in mine if name == "static" or _is_simulated(name)]
     return {name: mine[name] - theirs[name] for name in worlds}
 
 
@@ -168,7 +172,7 @@ def _weighted(one: Scores, weights: Mapping[str, float]) -> float:
     """The score of a single training."""
     values: dict[str, list[float]] = {"static": [], "dynamic": []}
     for name, differences in one.items():
-        if name == "static" or name.startswith("dynamic"):
+        if name == "static" or _is_simulated(name):
             values[name.partition("_")[0]].append(float(np.nanmean(differences)))
     return sum(
         weights[world] * float(np.mean(found))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.task import Orders
+from se_rl.environments.task import Orders, draw_sizes, order_pairs, sized_orders
 from se_rl.scoring.execution import Executed
 from se_rl.scoring.order_scores import Panel, Score, twap_weights
 from se_rl.scoring.standing import Array
@@ -51,6 +53,52 @@ class StaticPanel:
         width = (price.max(axis=1) - price.min(axis=1)) / price.mean(axis=1)
         calm = width <= np.median(width)
         return {"calm": calm, "wild": ~calm}
+
+
+def sampled_panels(
+    world: StaticWorld,
+    horizons: Sequence[int],
+    *,
+    dates: npt.NDArray[np.integer],
+    day_orders: int,
+    seed: int,
+) -> tuple[StaticPanel, ...]:
+    """Panels of orders on these days, one for each horizon that has some.
+
+    A day has at most `day_orders` pairs, of drawn windows with all of their symbols while there is
+    room: few windows of many symbols are quick to play, and symbols that trade together show what
+    was common to them. Every day, window and size follows from the seed.
+    """
+    data = world.data
+    found = [order_pairs(data, horizon, dates=dates) for horizon in horizons]
+    pairs = [orders.take(np.arange(len(orders) // 2)) for orders in found]
+    row = np.concatenate([one.row for one in pairs])
+    start = np.concatenate([one.start for one in pairs])
+    which = np.repeat(np.arange(len(pairs)), [len(one) for one in pairs])
+    rng = np.random.default_rng(seed)
+    day = row % len(data.dates)
+    window = np.unique(np.stack([day, which, start]), axis=1, return_inverse=True)[1].ravel()
+    turn = rng.permutation(window.max() + 1)[window]  # the order in which windows are taken
+    by_day = np.lexsort((rng.random(len(row)), turn, day))
+    first = np.searchsorted(day[by_day], day[by_day])  # [pair] where its day begins
+    chosen = np.zeros(len(row), np.bool_)
+    chosen[by_day[np.arange(len(row)) - first < day_orders]] = True
+    size = draw_sizes(rng, len(row), world.sizes)
+    panels = []
+    for place, (horizon, orders) in enumerate(zip(horizons, found, strict=True)):
+        kept = np.tile(chosen[which == place], 2)
+        if not kept.any():
+            continue
+        sized = sized_orders(orders, np.tile(size[which == place], 2), data, world.scales)
+        panels.append(StaticPanel(world.over(horizon=horizon), sized.take(kept)))
+    return tuple(panels)
+
+
+def joined_scores(parts: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """Scores of several panels one after the other."""
+    if not parts:
+        return {}
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def paired(values: npt.NDArray[np.float64]) -> Array:

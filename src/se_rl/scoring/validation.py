@@ -7,6 +7,7 @@ bps over TWAP on the same pair.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,21 @@ import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
-from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
 from se_rl.scoring.play import Open, play
+from se_rl.scoring.simulated_orders import SimulatedOrders
 from se_rl.scoring.standing import Array
-from se_rl.scoring.static_panel import StaticPanel, paired
+from se_rl.scoring.static_panel import StaticPanel, joined_scores, sampled_panels
 from se_rl.seal import seal_digest, sealed_seed
 
 SEARCH_MARKETS = "simulated markets of the search"
 LAST_RUNG_MARKETS = "simulated markets of the last rung"
 TEST_MARKETS = "simulated markets of the final test"
+HISTORY_ORDERS = "orders on history that are scored on"
 FRAUD_CHECK = "samples, shuffles and coins of the fraud check"
 """What seeds are drawn from a run's seal for."""
 SEARCH_DAYS = 0.6
@@ -38,7 +39,7 @@ SEARCH_DAYS = 0.6
 class Validation:
     """Validation worlds for every rung; `data` holds no test day.
 
-    Which simulated markets are played follows from the run's seal.
+    Which orders on history and which simulated markets are played follows from the run's seal.
     """
 
     def __init__(
@@ -55,47 +56,72 @@ class Validation:
         self.data = data
         self.scales = scales
         self.dates = dates
-        self._panels: dict[bool, StaticPanel] = {}  # by whether a rung is fresh
-        self._simulated: dict[tuple[bool, int, int], tuple[DynamicWorld, Episodes]] = {}
+        self._panels: dict[bool, tuple[StaticPanel, ...]] = {}  # by whether a rung is fresh
+        self._simulated: dict[tuple[bool, int], SimulatedOrders] = {}
         if not config.weights["static"]:
             return
         if len(dates) < 2:
             raise DataError(
                 f"validation has {len(dates)} day; an error needs 2 or more: give more sessions"
             )
-        world = StaticWorld(data, horizon=config.horizon, dates=dates, scales=scales)
+        world = StaticWorld(
+            data, horizon=config.horizons[0], dates=dates, scales=scales, sizes=config.sizes
+        )
         for fresh, block in zip((False, True), day_blocks(dates), strict=True):
-            orders = order_pairs(data, config.horizon, dates=block)
-            self._panels[fresh] = StaticPanel(world, orders)
+            self._panels[fresh] = sampled_panels(
+                world,
+                config.horizons,
+                dates=block,
+                day_orders=config.day_orders,
+                seed=sealed_seed(seal, HISTORY_ORDERS),
+            )
 
     @property
     def agents(self) -> int:
         """Agents that trade in one book."""
-        return self.config.agents if self.config.scenario == "multi" else 1
+        return self.config.book_agents
+
+    @cached_property
+    def _train_days(self) -> MarketData | None:
+        """The days before validation, which twins follow; None where there are no twins."""
+        before = self.data.dates[self.data.dates < self.dates[0]]
+        if not self.config.twins or not len(before):
+            return None
+        return self.data.select(dates=before)
 
     @property
     def markets_digest(self) -> str:
-        """A name for the simulated markets that are scored on; "" where there are none."""
-        return seal_digest(self.seal) if self.config.weights["dynamic"] else ""
+        """A name for the orders that are scored on: they follow from the seal."""
+        return seal_digest(self.seal)
+
+    @property
+    def cells(self) -> dict[str, tuple[str, ...]]:
+        """The names of the cells that orders of each world belong to, by their codes."""
+        cells = {}
+        if self._panels:
+            cells["static"] = tuple(f"{horizon} bars" for horizon in self.config.horizons)
+        if self.config.weights["dynamic"]:
+            cells["dynamic"] = self._episodes(self.config.rungs.screen).cells
+        return cells
 
     def regimes(self, rung: Rung) -> dict[str, npt.NDArray[np.bool_]]:
         """Which pairs of orders belong to which regime."""
-        return self._panels[rung.fresh].regimes() if self._panels else {}
+        if not self._panels:
+            return {}
+        found = [panel.regimes() for panel in self._panels[rung.fresh]]
+        return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
 
     def score(self, rung: Rung, open_policy: Open) -> dict[str, Array]:
-        """All scores of one policy at one rung."""
-        scores: dict[str, Array] = {}
-        if self._panels:
-            panel = self._panels[rung.fresh]
-            episodes = Episodes(panel.orders)
-            scores |= panel.scores(play(panel.world, episodes, open_policy, agents=self.agents))
-        if not self.config.weights["dynamic"]:
-            return scores
-        for size in rung.order_sizes:
-            world, episodes = self._episodes(rung, size)
-            run = play(world, episodes, open_policy)
-            name = "dynamic" if size == 1 else f"dynamic_x{size}"
-            scores[name] = paired(run.gain - run.twap_gain)
+        """All scores of one policy at one rung, by pair of orders, with their days and cells."""
+        parts: list[dict[str, Array]] = []
+        for panel in self._panels.get(rung.fresh, ()):
+            run = play(panel.world, Episodes(panel.orders), open_policy, agents=self.agents)
+            cell = self.config.horizons.index(panel.world.horizon)
+            found = panel.scores(run)
+            parts.append(found | {"static_cell": np.full(len(found["static"]), float(cell))})
+        scores = joined_scores(parts)
+        if self.config.weights["dynamic"]:
+            scores |= self._episodes(rung).scores(open_policy)
         return scores
 
     def execution(self, open_policy: Open) -> dict[str, Any]:
@@ -104,11 +130,11 @@ class Validation:
         It is the first order that the search scores on.
         """
         if not self._panels:
-            world, episodes = self._episodes(self.config.rungs.screen, 1)
+            world, episodes = self._episodes(self.config.rungs.screen).worlds[0]
             fills = play(world, episodes, open_policy).record.fills[0]  # [step]
             steps = np.arange(1, world.horizon + 1)
             return {"world": "dynamic", **_path(steps, np.full(len(steps), np.nan), fills)}
-        panel = self._panels[False]
+        panel = self._panels[False][0]
         run = play(panel.world, Episodes(panel.orders), open_policy, agents=self.agents)
         minutes = panel.orders.start[0] + np.arange(panel.orders.horizon)
         path = _path(minutes, panel.panel.price[0], run.record.forced_fills[0])
@@ -122,47 +148,36 @@ class Validation:
 
     def fraud_trials(self) -> FraudTrials:
         """The plays of the fraud check, on the days and simulated orders of the last rung."""
-        last = self.config.rungs.last
         history = None
         if self._panels:
             history = HistoryTrial(
                 self.data,
                 day_blocks(self.dates)[1],
-                self.config.horizon,
+                self.config.horizons[0],
                 self.scales,
                 self.agents,
+                day_orders=self.config.day_orders,
             )
-        simulated_orders = self._episodes(last, 1) if self.config.weights["dynamic"] else None
+        simulated_orders = None
+        if self.config.weights["dynamic"]:
+            simulated_orders = self._episodes(self.config.rungs.last).worlds[0]
         return FraudTrials(history, simulated_orders, seed=sealed_seed(self.seal, FRAUD_CHECK))
 
-    def _episodes(self, rung: Rung, size: int) -> tuple[DynamicWorld, Episodes]:
+    def test_markets(self) -> SimulatedOrders:
+        """Simulated orders of the final test, which no rung has seen."""
+        return self._orders(TEST_MARKETS, self.config.rungs.last.episodes)
+
+    def _episodes(self, rung: Rung) -> SimulatedOrders:
         """The simulated orders of a rung; rungs that are not fresh and have as many share them."""
-        key = (rung.fresh, rung.episodes, size)
+        key = (rung.fresh, rung.episodes)
         if key not in self._simulated:
-            self._simulated[key] = simulated(
-                self.config,
-                self.agents,
-                seed=sealed_seed(self.seal, LAST_RUNG_MARKETS if rung.fresh else SEARCH_MARKETS),
-                orders=rung.episodes,
-                impact=size,
-            )
+            purpose = LAST_RUNG_MARKETS if rung.fresh else SEARCH_MARKETS
+            self._simulated[key] = self._orders(purpose, rung.episodes)
         return self._simulated[key]
 
-
-def simulated(
-    config: RunConfig, agents: int, *, seed: int, orders: int, impact: int
-) -> tuple[DynamicWorld, Episodes]:
-    """A simulated market with `orders` orders in it, `impact` times the usual size."""
-    orders = max(2 * agents, orders // (2 * agents) * (2 * agents))
-    world = DynamicWorld(
-        horizon=config.dynamic_horizon,
-        sizes=(impact * config.participation, impact * config.participation),
-        takes_price=True,
-        agents=agents,
-        bank=orders // (2 * agents),
-        seed=seed,
-    )
-    return world, world.bank.episodes(np.arange(len(world.bank)), horizon=world.horizon)
+    def _orders(self, purpose: str, orders: int) -> SimulatedOrders:
+        seed = sealed_seed(self.seal, purpose)
+        return SimulatedOrders(self.config, self._train_days, self.scales, seed=seed, orders=orders)
 
 
 def day_blocks(

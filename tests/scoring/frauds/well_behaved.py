@@ -39,11 +39,11 @@ def trained(sources: dict[str, str], *, seed: int) -> Trained:
     modules = load_design({"network": sources["network"], "reward": sources["reward"]})
     worlds = make_worlds(
         modules,
-        TrainingWorldsConfig(worlds="static", horizon=SEVERAL),
+        TrainingWorldsConfig(worlds="static", horizons=(SEVERAL,)),
         data=_train_days(),
         seed=seed,
     )
-    return train(modules, worlds, TrainConfig(budget=2e-3, samples=128), seed=seed)
+    return train(modules, worlds.train, TrainConfig(budget=2e-3, samples=128), seed=seed)
 
 
 def single(seed: int) -> Open:
