@@ -7,6 +7,7 @@ relative of the default. Later edits change choices instead of text.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from se_rl.modules.grammar import Part, Parts, Rules, parts
@@ -24,6 +25,42 @@ class Choice(NamedTuple):
 Choices = tuple[Choice, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """Choices as a tree: an alternative of a rule, and below it those of the rules in its text."""
+
+    rule: str
+    alternative: int
+    children: tuple[Tree, ...]
+    rules: Rules = field(repr=False)
+
+    def walk(self) -> Iterator[Tree]:
+        """This one and all below, outermost first and left to right."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+    def choices(self) -> list[Choice]:
+        """As a list, in the order of `derivation`."""
+        return [Choice(node.rule, node.alternative) for node in self.walk()]
+
+    def text(self) -> str:
+        """What it spells."""
+        below = iter(self.children)
+        texts = []
+        for part in parts(self.rules[self.rule][self.alternative]):
+            texts.append(next(below).text() if part.is_rule else part.text)
+        return "".join(texts)
+
+    def replaced(self, old: Tree, new: Tree) -> Tree:
+        """The tree with `new` where `old` stands; as it is where `old` does not stand in it."""
+        if self is old:
+            return new
+        children = tuple(child.replaced(old, new) for child in self.children)
+        same = all(mine is theirs for mine, theirs in zip(children, self.children, strict=True))
+        return self if same else replace(self, children=children)
+
+
 def derivation(source: str, code_type: str) -> list[Choice] | None:
     """The choices that spell a module, outermost first and left to right; None for a module that
     the grammar does not have.
@@ -31,12 +68,29 @@ def derivation(source: str, code_type: str) -> list[Choice] | None:
     Where several derivations spell one text (of three optional terms, any one may be the one that
     is there), the first slots are filled.
     """
-    parser = _Parser(KINDS[code_type].all_rules, source)
     for family in FAMILIES:
-        found = parser.ends(family, 0).get(len(source))
+        found = parsed(source, KINDS[code_type].all_rules, family)
         if found is not None:
-            return list(found)
+            return found
     return None
+
+
+def parsed(source: str, rules: Rules, start: str) -> list[Choice] | None:
+    """The choices that spell a text from one rule; None where no choices do."""
+    found = _Parser(rules, source).ends(start, 0).get(len(source))
+    return None if found is None else list(found)
+
+
+def tree_of(choices: Sequence[Choice], rules: Rules) -> Tree:
+    """The tree of a derivation."""
+    left = iter(choices)
+
+    def grow() -> Tree:
+        rule, alternative = next(left)
+        inner = [part for part in parts(rules[rule][alternative]) if part.is_rule]
+        return Tree(rule, alternative, tuple(grow() for _ in inner), rules)
+
+    return grow()
 
 
 def spell(choices: Sequence[Choice], code_type: str) -> str:

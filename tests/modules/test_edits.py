@@ -1,0 +1,124 @@
+"""Edits: what is drawn or written changes a module in a few choices and stays in its grammar."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from se_rl.modules.derivation import derivation
+from se_rl.modules.edits import (
+    MOST_CHANGES,
+    Change,
+    EditLanguage,
+    changes_between,
+    drawn_edit,
+    single_edits,
+)
+from se_rl.modules.grammar import draw
+from se_rl.modules.kinds import KINDS
+from se_rl.modules.static_check import check_source
+
+code_types = pytest.mark.parametrize("code_type", KINDS)
+parents = st.tuples(
+    st.sampled_from(list(KINDS)), st.sampled_from(["start", "default"]), st.integers(0, 2**32 - 1)
+)
+
+
+def _drawn(parent: tuple[str, str, int]) -> tuple[str, str, np.random.Generator]:
+    code_type, family, seed = parent
+    rng = np.random.default_rng(seed)
+    return code_type, draw(KINDS[code_type].all_rules, rng, start=family), rng
+
+
+@given(parents, st.integers(1, MOST_CHANGES))
+@settings(max_examples=200, deadline=None)
+def test_a_drawn_edit_is_another_sentence_of_the_grammar(
+    parent: tuple[str, str, int], changes: int
+) -> None:
+    code_type, source, rng = _drawn(parent)
+    after = drawn_edit(source, code_type, rng, changes=changes)
+    if after is not None:  # two changes may undo each other
+        assert after != source
+        assert derivation(after, code_type) is not None
+        assert changes_between(source, after, code_type)
+
+
+@given(parents)
+@settings(max_examples=200, deadline=None)
+def test_every_sentence_of_the_language_is_a_change_that_is_read_back(
+    parent: tuple[str, str, int],
+) -> None:
+    code_type, source, rng = _drawn(parent)
+    language = EditLanguage(source, code_type)
+    answer = draw(language.rules, rng)
+    after = language.applied(answer)
+    assert after is not None and derivation(after, code_type) is not None
+    written = language.written(after)
+    if written is not None:
+        assert language.applied(written) == after
+
+
+@code_types
+def test_single_edits_of_the_default_are_valid_modules(code_type: str) -> None:
+    source = KINDS[code_type].default_source
+    edits = single_edits(source, code_type, np.random.default_rng(0))
+    assert len(edits) == len(set(edits)) > 2
+    assert source not in edits
+    for after in edits:
+        assert check_source(after, code_type) is None
+
+
+def test_numbers_move_to_a_neighbour_most_of_the_time() -> None:
+    rng = np.random.default_rng(1)
+    usual = KINDS["network"].default_source
+    before = _with_constant(usual, "    epochs = 3\n")
+    near = 0
+    far = 0
+    for _ in range(2000):
+        after = drawn_edit(before, "network", rng)
+        for change in changes_between(before, after or before, "network") or ():
+            if change.slot == "epochs":
+                near += change.after in ("2", "4")
+                far += change.after not in ("2", "4")
+    assert near + far > 50
+    assert near > far
+
+
+def _with_constant(source: str, line: str) -> str:
+    head, _, rest = source.partition("\n")
+    return f"{head}\n{line}{rest}"
+
+
+def test_a_change_is_told_in_words() -> None:
+    usual = KINDS["network"].default_source
+    before = _with_constant(usual, "    epochs = 3\n")
+    after = _with_constant(usual, "    epochs = 4\n")
+    assert changes_between(before, after, "network") == (Change("epochs", "3", "4"),)
+    assert str(Change("epochs", "3", "4")) == "epochs: 3 -> 4"
+    assert str(Change("own_term", "", "    own = own\n")) == "own_term: nothing -> own = own"
+
+
+def test_the_language_has_no_sentence_that_changes_nothing() -> None:
+    before = _with_constant(KINDS["network"].default_source, "    epochs = 3\n")
+    language = EditLanguage(before, "network")
+    assert language.applied("epochs: 3\n") is None
+    assert language.applied("epochs: 5\n") is None
+    assert language.applied("") is None
+    assert language.applied("epochs: 4\n") == before.replace("epochs = 3", "epochs = 4")
+
+
+def test_the_first_of_two_changes_of_a_slot_counts() -> None:
+    before = _with_constant(KINDS["network"].default_source, "    epochs = 3\n")
+    language = EditLanguage(before, "network")
+    assert language.applied("epochs: 4\nepochs: 2\n") == language.applied("epochs: 4\n")
+
+
+def test_a_module_outside_of_the_grammar_has_no_edits() -> None:
+    source = "def reward(step):\n    return 3.0 * step.traded_share\n"
+    assert drawn_edit(source, "reward", np.random.default_rng(0)) is None
+    assert single_edits(source, "reward", np.random.default_rng(0)) == []
+    assert changes_between(source, KINDS["reward"].default_source, "reward") is None
+    with pytest.raises(ValueError, match="no choices"):
+        EditLanguage(source, "reward")
