@@ -5,7 +5,7 @@ A failure is data, not an exception.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
@@ -21,7 +21,7 @@ from se_rl.llm.backends import (
     as_designer,
 )
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
-from se_rl.llm.extraction import extract, normal_form
+from se_rl.llm.extraction import Extraction, extract, normal_form
 from se_rl.llm.ledger import as_metered
 from se_rl.llm.prompts import Messages, build_prompt, repair_prompt
 from se_rl.modules.kinds import KINDS
@@ -31,8 +31,11 @@ Mode = Literal["auto", "grammar", "free"]
 
 FREE_TOKENS, FREE_TEMPERATURE = 900, 0.8
 """How long and how freely Python without a grammar is written."""
-HEAT, ROUNDS = 1.5, 4
+HEAT, ROUNDS, HOTTEST = 1.5, 4, 5.0
 """A design that repeats another is drawn again, each time this much hotter, in so many rounds."""
+Faults = tuple[str, ...]
+Read = Callable[[str], Extraction]
+"""Takes the module out of an answer."""
 
 
 class Validator(Protocol):
@@ -112,38 +115,46 @@ class DesignGenerator:
             heat = 1.0 if temperature is None else temperature
             kind = KINDS[code_type]
             request = Request(messages, kind.lark_grammar, kind.most_bytes, heat, seed)
-            distinct = self._distinct(request, n, avoid)
-            return [self._judged(code_type, proposal) for proposal in distinct]
+            distinct = self.distinct(request, n, avoid)
+            return [self.judged(code_type, proposal) for proposal in distinct]
         heat = FREE_TEMPERATURE if temperature is None else temperature
         proposals = self.designer.propose(Request(messages, None, FREE_TOKENS, heat, seed), n)
-        judged = [self._judged(code_type, proposal) for proposal in proposals]
+        judged = [self.judged(code_type, proposal) for proposal in proposals]
         attempts: list[Attempt] = []
         for place, attempt in enumerate(judged):
             attempts.append(self._repaired(attempt, messages, [seed, place]))
         missing = n - len(attempts)
         if missing > 0:
-            attempts += [Attempt(code_type, faults=(self._silence(),))] * missing
+            attempts += [Attempt(code_type, faults=(self.silence(),))] * missing
         return attempts
 
-    def _distinct(self, request: Request, n: int, avoid: Collection[str]) -> list[Proposal]:
-        """n proposals under a grammar; repeats are drawn again, hotter, as far as that helps."""
+    def distinct(
+        self, request: Request, n: int, avoid: Collection[str], *, read: Read | None = None
+    ) -> list[Proposal]:
+        """n proposals; repeats are drawn again, hotter, as far as that helps.
+
+        What is compared is the module that `read` takes out of an answer.
+        """
         known = {normal_form(source) for source in avoid}
         found: dict[str, Proposal] = {}
         spare: list[Proposal] = []
         for turn in range(ROUNDS):
-            heat = request.temperature * HEAT**turn
+            heat = min(request.temperature * HEAT**turn, HOTTEST)
             again = replace(request, seed=_seed(request.seed, turn), temperature=heat)
             for proposal in self.designer.propose(again, n - len(found)):
-                form = normal_form(proposal.text)
+                module = proposal.text if read is None else read(proposal.text).source
+                form = normal_form(module or proposal.text)
                 if form in known or found.setdefault(form, proposal) is not proposal:
                     spare.append(proposal)
             if len(found) >= n or not request.temperature:
                 break
         return [*found.values(), *spare][:n]
 
-    def _judged(self, code_type: str, proposal: Proposal, faults: tuple[str, ...] = ()) -> Attempt:
+    def judged(
+        self, code_type: str, proposal: Proposal, faults: Faults = (), *, read: Read | None = None
+    ) -> Attempt:
         """An answer's module, validated; the same module is validated once."""
-        found = extract(proposal.text, code_type)
+        found = extract(proposal.text, code_type) if read is None else read(proposal.text)
         if found.source is None:
             reason = found.reason
             if proposal.finish == "length":
@@ -171,11 +182,11 @@ class DesignGenerator:
             request = Request(chat, None, FREE_TOKENS, heat, _seed(*place, turn))
             answers = self.designer.propose(request, 1)
             if not answers:
-                return replace(attempt, faults=(*attempt.faults, self._silence()))
-            attempt = self._judged(attempt.code_type, answers[0], attempt.faults)
+                return replace(attempt, faults=(*attempt.faults, self.silence()))
+            attempt = self.judged(attempt.code_type, answers[0], attempt.faults)
         return attempt
 
-    def _silence(self) -> str:
+    def silence(self) -> str:
         """That no answer came, and the latest reason for it."""
         metered = as_metered(self.designer)
         failures = metered.failures if metered else ()

@@ -141,6 +141,40 @@ def build_prompt(
     ]
 
 
+def build_edit_prompt(
+    code_type: str,
+    *,
+    choices: Sequence[tuple[str, str]] | None,
+    changes: int,
+    parent: Scored,
+    macro: str | None = None,
+    micro: str | None = None,
+    tried: Sequence[str] = (),
+) -> Messages:
+    """The chat that asks for an edit of `parent`.
+
+    With `choices` (slots and what stands there) the answer is lines under a grammar, without them
+    search/replace blocks. `tried` tells what earlier edits gained.
+    """
+    contract = _contract(code_type)
+    constrained = choices is not None
+    words: Mapping[str, Any] = {
+        "contract": contract,
+        "macro": anonymous(macro) if macro is not None else default_macro(),
+        "micro": anonymous(micro) if micro is not None else default_micro(code_type),
+        "tried": tried,
+        "scores": _numbers(parent.scores),
+        "choices": choices,
+        "count": ("one", "two", "three")[changes - 1],
+        "source": parent.source,
+        "constrained": constrained,
+    }
+    return [
+        {"role": "system", "content": words["macro"]},
+        {"role": "user", "content": _render("edit" if constrained else "edit_free", **words)},
+    ]
+
+
 def repair_prompt(messages: Messages, answer: str, message: str) -> Messages:
     """The chat continued: the model's answer, and why its module was refused."""
     asked = {"role": "user", "content": _render("repair", message=message)}

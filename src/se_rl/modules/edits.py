@@ -119,24 +119,26 @@ def _differences(old: Tree, new: Tree, names: dict[int, str]) -> list[Change]:
 class EditLanguage:
     """How a model writes edits of one module: a line for each change, the slot's name and its text.
 
-    A slot's present alternative is not in the language, so every sentence changes something.
+    A sentence has as many lines as there are `changes`. A slot's present alternative is not in the
+    language, so every sentence changes something.
     """
 
-    def __init__(self, source: str, code_type: str) -> None:
+    def __init__(self, source: str, code_type: str, *, changes: int = 1) -> None:
         tree = _tree(source, code_type)
         if tree is None:
             raise ValueError(f"this {code_type} is not in its grammar; it has no choices to edit")
         self.source = source
         self.code_type = code_type
+        self.changes = changes
         self._tree = tree
         self.slots = slots_of(tree, code_type)
 
     @cached_property
     def rules(self) -> Rules:
-        """One to three lines, each with a slot and another of its alternatives."""
+        """Lines, each with a slot and another of its alternatives."""
         known = KINDS[self.code_type].all_rules
         rules: Rules = {
-            "start": tuple("<one_change>" * count for count in range(1, MOST_CHANGES + 1)),
+            "start": ("<one_change>" * self.changes,),
             "one_change": tuple(f"{slot.name}: <slot_{slot.name}>\n" for slot in self.slots),
         }
         for slot in self.slots:
@@ -172,13 +174,13 @@ class EditLanguage:
         return spell(tree.choices(), self.code_type)
 
     def written(self, after: str) -> str | None:
-        """The sentence that leads to another module; None where no sentence does."""
+        """The sentence that leads to another module; None where none does in as many changes."""
         old, new = self._tree, _tree(after, self.code_type)
         if new is None or new.rule != old.rule:
             return None
         names = {id(slot.tree): slot.name for slot in self.slots}
         changes = _differences(old, new, names)
-        if not 1 <= len(changes) <= MOST_CHANGES:
+        if len(changes) != self.changes:
             return None
         return "".join(f"{one.slot}: {one.after or 'nothing'}\n" for one in changes)
 
