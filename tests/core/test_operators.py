@@ -11,10 +11,10 @@ import pytest
 
 from se_rl.core.operators import (
     ADDED,
-    ASKED,
     OPERATORS,
     Plan,
     ask,
+    draw_edits,
     drawn,
     hashes,
     prompt_words,
@@ -23,6 +23,7 @@ from se_rl.core.operators import (
 )
 from se_rl.llm.backends import Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
+from se_rl.llm.editing import TriedEdit
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, anonymous, build_prompt, default_micro, module_text
 from se_rl.modules.kinds import KINDS
@@ -56,25 +57,21 @@ def chat(operator: str, *, constrained: bool, **changes: Any) -> tuple[str, str]
 
 
 @pytest.mark.parametrize("constrained", [True, False])
-@pytest.mark.parametrize("operator", ASKED)
+@pytest.mark.parametrize("operator", ("draft", "rewrite", "repair"))
 def test_a_prompt_says_what_its_operator_is(operator: str, constrained: bool) -> None:
     failed = (BROKEN, "static: there is no step.nwes") if operator == "repair" else None
     history = TRIED[:2] if constrained else TRIED  # as many as there is room for
     system, user = chat(operator, constrained=constrained, failed=failed, history=history)
     assert MACRO.text in system and MICRO.text in user
-    code = module_text(PARENT, imports=False)
-    body = code.split("\n")[1].strip()
+    body = module_text(PARENT, imports=False).split("\n")[1].strip()
     start = "Improve this design" if constrained else "# Your starting point"
-    base = {"tweak": code, "simplify": code, "repair": module_text(BROKEN, imports=False)}.get(
-        operator
-    )
+    base = module_text(BROKEN, imports=False) if operator == "repair" else None
     assert (start in user) == (base is not None)
     if base is not None:
         assert base.strip() in user.split(start)[1]
-    assert (body in user) == (
-        operator in ("tweak", "simplify", "rewrite")
-    )  # a draft and a repair do without the parent
-    assert ("score_bps +1.25" in user) == (operator in ("tweak", "simplify", "rewrite"))
+    # a draft and a repair do without the parent
+    assert (body in user) == (operator == "rewrite")
+    assert ("score_bps +1.25" in user) == (operator == "rewrite")
     assert ("static: there is no step.nwes" in user) == (operator == "repair")
     for name, text in ADDED.items():
         assert (text.split("(")[0] in user) == (name == operator)
@@ -99,10 +96,10 @@ def test_a_rewrite_shows_its_parent_once_however_much_was_tried() -> None:
 
 
 def test_a_default_parent_is_shown_as_its_source_and_default_words_are_used() -> None:
-    bare = plan("tweak", parent_sources={}, macro=None, micro=None)
+    bare = plan("rewrite", parent_sources={}, macro=None, micro=None, history=())
     words = prompt_words(bare)
-    assert words["parent"].source == KINDS["reward"].default_source == bare.shown
-    assert words["macro"] is None and words["micro"] == default_micro("reward")
+    assert words["history"][0].source == KINDS["reward"].default_source == bare.shown
+    assert words["macro"] is None and words["micro"].startswith(default_micro("reward"))
 
 
 @pytest.mark.parametrize("operator", ADDED)
@@ -134,7 +131,7 @@ def test_a_written_design_is_named_by_its_modules() -> None:
     sources = {"reward": PARENT, "network": "class Network: pass\n"}
     mother = replace(MOTHER, id="mother", modules=hashes(sources))
     one = proposed(
-        plan("tweak", parent=mother, parent_sources=sources), attempt(), place=2, operator="tweak"
+        plan("edit", parent=mother, parent_sources=sources), attempt(), place=2, operator="edit"
     )
     assert one.sources == {**sources, "reward": NEW} and one.trainable
     assert one.candidate.modules == {"network": sha256(sources["network"]), "reward": sha256(NEW)}
@@ -142,7 +139,7 @@ def test_a_written_design_is_named_by_its_modules() -> None:
     assert one.candidate == Candidate(
         one.candidate.id,
         one.candidate.modules,
-        "tweak",
+        "edit",
         ("mother",),
         "reward",
         3,
@@ -215,13 +212,46 @@ class Static:
 
 def test_a_model_is_asked_for_siblings() -> None:
     designer = Scripted()
-    made = ask(plan("simplify"), DesignGenerator(designer, Static()), 3, seed=5)
+    made = ask(plan("rewrite"), DesignGenerator(designer, Static()), 3, seed=5)
     assert [one.candidate.place for one in made] == [0, 1, 2] and all(one.trainable for one in made)
     assert {one.prompt for one in made} == {
         json.dumps(designer.asked.messages)
     } and designer.asked.seed == 5
-    assert {one.candidate.operator for one in made} == {"simplify"} and made[0].proposal is not None
-    assert ADDED["simplify"] in designer.asked.messages[1]["content"]
+    assert {one.candidate.operator for one in made} == {"rewrite"} and made[0].proposal is not None
+    assert ADDED["rewrite"] in designer.asked.messages[1]["content"]
+
+
+def test_edits_are_asked_for_with_what_earlier_ones_gained() -> None:
+    designer = Blocks()
+    tried = TriedEdit("epochs: 4 -> 6", 0.31, 0.1)
+    made = ask(plan("edit", edits=(tried,)), DesignGenerator(designer, Static()), 1, seed=5)
+    assert made[0].sources["reward"] == "def reward(step):\n    return 8.0 * step.traded_share\n"
+    assert made[0].trainable and made[0].candidate.operator == "edit"
+    asked = designer.asked.messages[1]["content"]
+    assert "+0.31 +- 0.10  epochs: 4 -> 6" in asked and PARENT in asked and MICRO.text in asked
+
+
+class Blocks(Scripted):
+    """A model that writes search/replace blocks."""
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        self.asked = request
+        block = "<<<<<<< SEARCH\n    return 7.0 * step.traded_share\n=======\n"
+        block += "    return 8.0 * step.traded_share\n>>>>>>> REPLACE\n"
+        return [Proposal(block, request=request) for _ in range(n)]
+
+
+def test_edits_drawn_without_a_model_are_new_and_differ() -> None:
+    usual = KINDS["reward"].default_source
+    local = plan("edit", parent_sources={}, changes=2)
+    made = draw_edits(local, 8, rng=np.random.default_rng(3), avoid=[usual])
+    sources = [one.sources["reward"] for one in made]
+    assert len(set(sources)) == 8 and usual not in sources
+    assert all(one.trainable and one.proposal is None for one in made)
+    again = draw_edits(local, 8, rng=np.random.default_rng(3), avoid=sources)
+    assert not {one.sources["reward"] for one in again} & set(sources)
+    # what the grammar does not have cannot be edited by its choices
+    assert draw_edits(plan("edit"), 2, rng=np.random.default_rng(3)) == []
 
 
 def test_a_crossover_swaps_one_module_and_asks_nobody() -> None:

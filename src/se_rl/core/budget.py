@@ -114,7 +114,7 @@ class Budget:
         return TimeEstimate(round(seconds), text)
 
     def _writing_seconds(self) -> float:
-        if self.config.arm == "random":
+        if not self.config.asks_model:
             return 0.0
         return SECONDS_PER_DESIGN * max(0, self.config.budget_designs - self.search.proposed)
 

@@ -1,18 +1,18 @@
 """Step 1 of Algorithm 1: new designs from a parent, by one operator on one module.
 
-draft      a new module, the parent's is not shown
-tweak      the parent's module, improved
-rewrite    a different idea, the parent's module is shown as tried
-simplify   the parent's module with less in it
+edit       the parent's module with one to three choices made otherwise
+draft      a new module, the parent's is not shown: a fresh start
+rewrite    a different idea, the parent's module is shown as tried: a fresh start
 repair     a failed module with the reason, mended
 crossover  another design's module, swapped in: no model is asked
-random     drawn from the grammar: the control that asks no model either
+scan       the default with one choice made otherwise: what the first iteration tries
+random     a whole design drawn from the grammar: a control that asks no model either
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -20,22 +20,25 @@ import numpy as np
 
 from se_rl.core.bandit import StepChoice
 from se_rl.llm.backends import Proposal
+from se_rl.llm.editing import TriedEdit, write_edits
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, default_micro
+from se_rl.modules.edits import drawn_edit
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Candidate, Instruction, design_id, sha256
 
-ASKED = ("draft", "tweak", "rewrite", "simplify", "repair")
-"""Operators that ask a model."""
+ASKED = ("edit", "draft", "rewrite", "repair")
+"""Operators that ask a model; the arm `local` draws its edits instead."""
 OPERATORS = (*ASKED, "crossover")
 ADDED = {
     "rewrite": "Try another idea than the designs shown.",
-    "simplify": "Remove what does not help: of two equal designs the shorter one wins.",
     "repair": "This design failed ({reason}). Mend exactly this.",
 }
 """What an operator adds to the micro instruction."""
 MOST_REASON = 200
 """Letters of a failure's reason that a prompt shows."""
+EDIT_TRIES = 20
+"""Draws for each new edit before a module counts as used up."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class Proposed:
 class Plan:
     """What to try: start from a parent, change a module by an operator, with these words.
 
-    `score` is the parent's in bps; `failed` is a source that failed and the reason, to repair.
+    `score` is the parent's in bps; `failed` is a source that failed and the reason, to repair. An
+    edit makes `changes` choices anew; `edits` are earlier ones of this module and their gains.
     """
 
     iteration: int
@@ -74,6 +78,8 @@ class Plan:
     history: Sequence[Scored] = ()
     score: float = 0.0
     failed: tuple[str, str] | None = None
+    changes: int = 1
+    edits: Sequence[TriedEdit] = ()
 
     @property
     def module(self) -> str:
@@ -104,20 +110,40 @@ def ask(
     plan: Plan, generator: DesignGenerator, n: int, *, seed: int, avoid: Sequence[str] = ()
 ) -> list[Proposed]:
     """n designs written by a language model; `avoid` are sources that it shall not write again."""
-    attempts = generator.generate(
-        plan.module, n, seed=seed, avoid=[*avoid, plan.shown], **prompt_words(plan)
-    )
+    if plan.operator == "edit":
+        attempts = _written_edits(plan, generator, n, seed=seed, avoid=avoid)
+    else:
+        attempts = generator.generate(
+            plan.module, n, seed=seed, avoid=[*avoid, plan.shown], **prompt_words(plan)
+        )
     made = []
     for place, attempt in enumerate(attempts):
         made.append(proposed(plan, attempt, place=place, operator=plan.operator))
     return made
 
 
+def _written_edits(
+    plan: Plan, generator: DesignGenerator, n: int, *, seed: int, avoid: Sequence[str]
+) -> list[Attempt]:
+    return write_edits(
+        generator,
+        plan.module,
+        Scored(plan.shown, {"score_bps": plan.score}),
+        n,
+        changes=plan.changes,
+        seed=seed,
+        avoid=avoid,
+        macro=plan.macro.text if plan.macro else None,
+        micro=plan.micro.text if plan.micro else None,
+        tried=plan.edits,
+    )
+
+
 def prompt_words(plan: Plan) -> PromptWords:
     """What the prompt says beside the contract."""
     shown = Scored(plan.shown, {"score_bps": plan.score})
     history = list(plan.history)
-    parent = shown if plan.operator in ("tweak", "simplify") else None
+    parent = None
     if plan.operator == "rewrite":  # the parent must be among the few designs that a prompt shows
         others = [one for one in history if one.source != plan.shown]
         history = [*others[: max(1, len(history) - 1)], shown]
@@ -182,6 +208,42 @@ def swap(plan: Plan, donors: Sequence[tuple[Candidate, Mapping[str, str]]]) -> l
         )
         made.append(Proposed(candidate, sources, plan.choice))
     return made
+
+
+def draw_edits(
+    plan: Plan, n: int, *, rng: np.random.Generator, avoid: Collection[str] = ()
+) -> list[Proposed]:
+    """n edits of the parent's module drawn without a model; fewer where no more are new."""
+    known = {plan.shown, *avoid}
+    made: list[Proposed] = []
+    for _ in range(EDIT_TRIES * n):
+        source = drawn_edit(plan.shown, plan.module, rng, changes=plan.changes)
+        if source is not None and source not in known:
+            known.add(source)
+            made.append(_with_module(plan, source, place=len(made), operator="edit"))
+        if len(made) == n:
+            break
+    return made
+
+
+def scan(plan: Plan, source: str, *, place: int) -> Proposed:
+    """The default with one choice of a module made otherwise."""
+    return _with_module(plan, source, place=place, operator="scan")
+
+
+def _with_module(plan: Plan, source: str, *, place: int, operator: str) -> Proposed:
+    """The parent with another version of the plan's module, which no model wrote."""
+    sources = {**plan.parent_sources, plan.module: source}
+    candidate = Candidate(
+        design_id(hashes(sources)),
+        hashes(sources),
+        operator,
+        (plan.parent.id,),
+        plan.module,
+        plan.iteration,
+        place=place,
+    )
+    return Proposed(candidate, sources, plan.choice)
 
 
 def drawn(

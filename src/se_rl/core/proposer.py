@@ -9,10 +9,23 @@ import numpy as np
 from se_rl.core.bandit import AdditiveBandit, StepChoice
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
 from se_rl.core.known_designs import KnownDesigns
-from se_rl.core.operators import OPERATORS, Plan, Proposed, ask, drawn, swap
+from se_rl.core.operators import (
+    OPERATORS,
+    Plan,
+    Proposed,
+    ask,
+    draw_edits,
+    drawn,
+    scan,
+    swap,
+)
 from se_rl.core.parents import ParetoParents
+from se_rl.llm.editing import TriedEdit
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.prompts import module_text
+from se_rl.modules.derivation import derivation
+from se_rl.modules.edits import MOST_CHANGES, changes_between, single_edits
+from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Candidate, design_id
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.ladder import Ladder
@@ -22,6 +35,10 @@ FAILURE_REWARD = -0.3
 SHOWN_CONSTRAINED = 2
 SHOWN_FREE = 6
 """Earlier designs that a prompt has space for, under a grammar and without one."""
+SHOWN_EDITS = 8
+"""Earlier edits that a prompt tells of."""
+CHANGES = (0.5, 0.3, 0.2)
+"""How often an edit makes one, two or three choices anew."""
 
 
 class Proposer:
@@ -53,9 +70,11 @@ class Proposer:
     def siblings(
         self, iteration: int, group: int, *, n: int, rng: np.random.Generator
     ) -> list[Proposed]:
-        """The n designs of one prompt, or of one crossover."""
+        """The n designs of one prompt, of one crossover, or of the scan that comes first."""
         if self.config.arm == "random":
             return self._drawn(iteration, group, n=n, rng=rng)
+        if self.config.evolves and iteration == 1:
+            return self._scanned(group, n=n, rng=rng)
         fresh = not self.config.evolves or self.starts_afresh
         parent = self.default if fresh else self.designs.candidates[self.parents.choose(rng)]
         choice = self._choose(parent, iteration, group, rng=rng)
@@ -65,6 +84,8 @@ class Proposer:
             donors = self.donors(parent, module)
             chosen = [donors[int(i)] for i in rng.permutation(len(donors))[:n]]
             return swap(plan, [(donor, self.designs.sources[donor.id]) for donor in chosen])
+        if self.config.arm == "local":
+            return draw_edits(plan, n, rng=rng, avoid=self.designs.versions(module))
         seed = int(search_rng(self.config.seed, iteration, 2, group).integers(2**31))
         writer = self.designers.writer(choice["model"])
         return ask(plan, writer, n, seed=seed, avoid=self.designs.versions(module))
@@ -113,11 +134,60 @@ class Proposer:
             return False
         if operator == "crossover" and choice["model"] != UNTOUCHED:
             return False
-        if self.starts_afresh:
-            return operator == "draft"
+        if self.config.arm == "local" and operator not in ("edit", "crossover"):
+            return False
         if operator == "crossover":  # fewer donors would leave designs of the budget out
             return len(self.donors(parent, module)) >= self.config.siblings
-        return operator != "repair" or bool(self.failures(module))
+        if operator == "repair":
+            return not self.designers.constrained and bool(self.failures(module))
+        fresh = self.starts_afresh or not self._is_editable(parent, module)
+        return fresh == (operator != "edit")
+
+    def _is_editable(self, parent: Candidate, module: str) -> bool:
+        """Whether a parent's module can be edited: by its choices, or as free text."""
+        if self.config.arm != "local" and not self.designers.constrained:
+            return True
+        source = self.designs.sources[parent.id].get(module) or KINDS[module].default_source
+        return derivation(source, module) is not None
+
+    def _scanned(self, group: int, *, n: int, rng: np.random.Generator) -> list[Proposed]:
+        """A designed experiment: the default with one choice made otherwise, module by module."""
+        made: list[Proposed] = []
+        modules = self.config.modules
+        for place in range(n):
+            turn = group * self.config.siblings + place
+            module = modules[turn % len(modules)]
+            choice = {"module": module, "operator": "scan", "model": "none"}
+            plan = Plan(1, choice, self.default, {})
+            tried = [*self.designs.versions(module)]
+            tried += [one.sources[module] for one in made if module in one.sources]
+            new = [
+                source
+                for source in single_edits(KINDS[module].default_source, module, rng)
+                if source not in tried
+            ]
+            if new:
+                source = new[int(rng.integers(len(new)))]
+                made.append(scan(plan, source, place=place))
+        return made
+
+    def _tried_edits(self, module: str, most: int) -> list[TriedEdit]:
+        """Earlier edits of a module: half of those shown the best, half the worst, worst first."""
+        found = []
+        for candidate in self.designs.candidates.values():
+            gain = self.ladder.gain(candidate) if candidate.parents else None
+            if candidate.module != module or gain is None:
+                continue
+            before, after = (
+                self.designs.sources[name].get(module) or KINDS[module].default_source
+                for name in (candidate.parents[0], candidate.id)
+            )
+            changes = changes_between(before, after, module)
+            standing = self.ladder.longest(candidate.id)
+            if changes and len(changes) <= MOST_CHANGES and standing is not None:
+                found.append(TriedEdit("; ".join(map(str, changes)), gain, standing.se))
+        found.sort(key=lambda one: one.gain)
+        return found if len(found) <= most else found[: most // 2] + found[-(most - most // 2) :]
 
     def _drawn(
         self, iteration: int, group: int, *, n: int, rng: np.random.Generator
@@ -147,6 +217,7 @@ class Proposer:
         if choice["operator"] == "repair" and (tried := self.failures(module)):
             failed = tried[int(rng.integers(len(tried)))]
         at = self.ladder.standings.get((parent.id, self.ladder.rungs.screen.index))
+        with_history = self.config.evolves and self.kit.high is not None
         shown = SHOWN_CONSTRAINED if self.designers.constrained else SHOWN_FREE
         return Plan(
             iteration,
@@ -158,6 +229,8 @@ class Proposer:
             self.kit.history(module, shown) if self.config.evolves else [],
             at.score if at else 0.0,
             failed,
+            changes=int(rng.choice(len(CHANGES), p=CHANGES)) + 1,
+            edits=self._tried_edits(module, SHOWN_EDITS) if with_history else (),
         )
 
 

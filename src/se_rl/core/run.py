@@ -171,7 +171,7 @@ class Run:
         code and data.
         """
         begun = self.archive.find("run_started")
-        if begun is None and self.config.arm != "random":
+        if begun is None and self.config.asks_model:
             _ = self.designers.base  # a missing model is reported before anything is trained
         if begun is not None:
             self._require_same("code", then=begun["code_hash"], now=self.code)

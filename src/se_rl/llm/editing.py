@@ -20,9 +20,9 @@ from se_rl.modules.grammar import longest
 
 SHORTEST_SHOWN = 80
 """Letters of a choice that a prompt shows."""
-_BLOCK = re.compile(
-    r"^<{5,9} ?SEARCH *\n(.*?)^={5,9} *\n(.*?)^>{5,9} ?REPLACE *$", re.DOTALL | re.MULTILINE
-)
+_SEARCH = re.compile(r"<{5,9} ?SEARCH *\n?")
+_MIDDLE = re.compile(r"={5,9} *\n?")
+_END = re.compile(r">{5,9} ?REPLACE *\n?")
 
 
 @dataclass(frozen=True)
@@ -75,8 +75,7 @@ class BlockEdits:
 
     def read(self, answer: str) -> Extraction:
         """The parent with every block replaced; a whole module counts as it stands."""
-        text = answer.replace("\r\n", "\n")
-        blocks = _BLOCK.findall(text)
+        blocks = blocks_of(answer.replace("\r\n", "\n"))
         if not blocks:
             whole = extract(answer, self._code_type)
             return whole if whole.source else Extraction(None, "no SEARCH/REPLACE block in it")
@@ -95,6 +94,26 @@ class BlockEdits:
         if source == self._source:
             return Extraction(None, "the blocks change nothing; replace something")
         return Extraction(source)
+
+
+def blocks_of(text: str) -> list[tuple[str, str]]:
+    """What each complete block searches for and puts there, in one pass over the lines."""
+    found: list[tuple[str, str]] = []
+    search: list[str] | None = None
+    replacement: list[str] | None = None
+    for line in text.splitlines(keepends=True):
+        if _SEARCH.fullmatch(line):
+            search, replacement = [], None
+        elif search is not None and replacement is None and _MIDDLE.fullmatch(line):
+            replacement = []
+        elif search is not None and replacement is not None and _END.fullmatch(line):
+            found.append(("".join(search), "".join(replacement)))
+            search = replacement = None
+        elif replacement is not None:
+            replacement.append(line)
+        elif search is not None:
+            search.append(line)
+    return found
 
 
 def write_edits(

@@ -14,11 +14,12 @@ from se_rl.seal import check_seal
 
 SINGLE = ("reward", "network", "imagination")
 MULTI = ("reward", "network", "communication", "profiling", "imagination")
-ARMS = ("full", "best-of-n", "frozen", "random")
+ARMS = ("full", "local", "best-of-n", "frozen", "random")
 """The controls of an experiment.
 
-`best-of-n` drafts from the first prompt and has no parents; `frozen` has parents and history in the
-prompt, but a designer that never changes; `random` draws from the grammar and asks no model.
+`local` is `full` with edits drawn at random instead of chosen by a model; `best-of-n` drafts from
+the first prompt and has no parents; `frozen` has parents and history in the prompt, but a designer
+that never changes; `random` draws whole designs from the grammar and asks no model.
 """
 FUTILITY_SEEDS = 3
 """Trainings of a design before it may be stopped for futility."""
@@ -73,7 +74,7 @@ class RunConfig:
     seal: str | None = option(
         None, "repeat the sealed draws of another run (none: a secret is drawn)", metavar="TEXT"
     )
-    arm: Literal["full", "best-of-n", "frozen", "random"] = option(
+    arm: Literal["full", "local", "best-of-n", "frozen", "random"] = option(
         "full", "who designs: the whole kit, or a control at the same budget", choices=ARMS
     )
     hle: bool = option(True, "enhance prompts (high level)")
@@ -240,12 +241,17 @@ class RunConfig:
     @property
     def evolves(self) -> bool:
         """Whether designs have parents; controls that only sample start from the default."""
-        return self.arm in ("full", "frozen")
+        return self.arm in ("full", "local", "frozen")
+
+    @property
+    def asks_model(self) -> bool:
+        """Whether a language model is asked for anything."""
+        return self.arm not in ("local", "random")
 
     @property
     def designer(self) -> str:
         """Who writes the designs."""
-        return "no model" if self.arm == "random" else self.llm
+        return self.llm if self.asks_model else "no model"
 
     @property
     def levels(self) -> tuple[bool, bool]:
