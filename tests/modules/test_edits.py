@@ -79,9 +79,10 @@ def test_numbers_move_to_a_neighbour_most_of_the_time() -> None:
     for _ in range(2000):
         after = drawn_edit(before, "network", rng)
         for change in changes_between(before, after or before, "network") or ():
-            if change.slot == "epochs":
-                near += change.after in ("2", "4")
-                far += change.after not in ("2", "4")
+            if change.slot == "set_epochs":
+                is_near = change.after in ("    epochs = 2\n", "")  # 4 is the default
+                near += is_near
+                far += not is_near
     assert near + far > 50
     assert near > far
 
@@ -94,8 +95,10 @@ def _with_constant(source: str, line: str) -> str:
 def test_a_change_is_told_in_words() -> None:
     usual = KINDS["network"].default_source
     before = _with_constant(usual, "    epochs = 3\n")
-    after = _with_constant(usual, "    epochs = 4\n")
-    assert changes_between(before, after, "network") == (Change("epochs", "3", "4"),)
+    after = _with_constant(usual, "    epochs = 6\n")
+    found = changes_between(before, after, "network")
+    assert found is not None
+    assert list(map(str, found)) == ["set_epochs: epochs = 3 -> epochs = 6"]
     assert str(Change("epochs", "3", "4")) == "epochs: 3 -> 4"
     assert str(Change("own_term", "", "    own = own\n")) == "own_term: nothing -> own = own"
 
@@ -103,16 +106,19 @@ def test_a_change_is_told_in_words() -> None:
 def test_the_language_has_no_sentence_that_changes_nothing() -> None:
     before = _with_constant(KINDS["network"].default_source, "    epochs = 3\n")
     language = EditLanguage(before, "network")
-    assert language.applied("epochs: 3\n") is None
-    assert language.applied("epochs: 5\n") is None
+    assert language.applied("set_epochs:     epochs = 3\n\n") is None
+    assert language.applied("set_epochs:     epochs = 5\n\n") is None
     assert language.applied("") is None
-    assert language.applied("epochs: 4\n") == before.replace("epochs = 3", "epochs = 4")
+    assert language.applied("set_epochs:     epochs = 6\n\n") == before.replace("= 3", "= 6")
+    assert language.applied("set_epochs: nothing\n") == KINDS["network"].default_source
 
 
 def test_the_first_of_two_changes_of_a_slot_counts() -> None:
     before = _with_constant(KINDS["network"].default_source, "    epochs = 3\n")
-    two = EditLanguage(before, "network", changes=2).applied("epochs: 4\nepochs: 2\n")
-    assert two == EditLanguage(before, "network").applied("epochs: 4\n")
+    two = EditLanguage(before, "network", changes=2).applied(
+        "set_epochs: nothing\nset_epochs:     epochs = 2\n\n"
+    )
+    assert two == KINDS["network"].default_source
 
 
 def test_a_module_outside_of_the_grammar_has_no_edits() -> None:

@@ -54,13 +54,15 @@ class Network(nn.Module):
 
     def __init__(self, obs_dim: int, history: int) -> None:
         super().__init__()
-        self.feature_dim = 64
-        self.first = nn.Linear(obs_dim * history, 64)
-        self.second = nn.Linear(64, 64)
+        width = 64
+        self.feature_dim = width
+        self.first = nn.Linear(obs_dim * history, width)
+        self.second = nn.Linear(width, width)
 
     def forward(self, obs: Tensor) -> Tensor:
         """[B, history, obs_dim] -> [B, 64]."""
-        return squash(self.second(squash(self.first(obs.flatten(1)))))
+        hidden = squash(self.first(obs.flatten(1)))
+        return squash(self.second(hidden))
 
 
 def squash(x: Tensor) -> Tensor:

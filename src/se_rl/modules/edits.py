@@ -8,6 +8,7 @@ their sources (`changes_between`), so that nothing about an edit needs to be sto
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,6 +23,10 @@ MOST_CHANGES = 3
 """Changes in one edit, at most."""
 NEAR = 0.7
 """How often a drawn number is one of the neighbours of the one that was there."""
+
+
+_NUMBER = re.compile(r"(\s*\w+ = )?-?[\d.]+( \* )?\n?|")
+"""A number, a setting of one, a factor, or nothing in the place of the default."""
 
 
 class Slot(NamedTuple):
@@ -201,15 +206,9 @@ def _others(old: Tree, code_type: str, *, near: bool) -> list[int]:
     """Other alternatives of a slot; `near` leaves of numbers the two neighbours alone."""
     texts = KINDS[code_type].all_rules[old.rule]
     others = [place for place in range(len(texts)) if place != old.alternative]
-    if near and all(map(_is_number, texts)):
-        ranked = sorted(range(len(texts)), key=lambda place: float(texts[place]))
-        at = ranked.index(old.alternative)
-        return [ranked[k] for k in (at - 1, at + 1) if 0 <= k < len(ranked)]
+    if near and all(map(_NUMBER.fullmatch, texts)):  # grammars list numbers in their order
+        return [place for place in others if abs(place - old.alternative) == 1]
     return others
-
-
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).replace("-", "", 1).isdigit()
 
 
 def _with_alternative(

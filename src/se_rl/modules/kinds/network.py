@@ -169,27 +169,84 @@ RULES: Rules = {
 }
 
 
+def _without(*groups: tuple[str, str], instead: str = "0.0 * obs[..., {0}]") -> str:
+    """A line that puts something else in the places of some neighbouring observations."""
+    pieces = []
+    place = 0
+    for first, last in groups:
+        begin, end = OBSERVATION_FIELDS.index(first), OBSERVATION_FIELDS.index(last) + 1
+        if begin > place:
+            pieces.append(f"obs[..., {place}:{begin}]")
+        pieces.append(instead.format(f"{begin}:{end}"))
+        place = end
+    pieces.append(f"obs[..., {place}:]")
+    return f"        obs = torch.cat([{', '.join(pieces)}], -1)\n"
+
+
+_MARKET_RETURNS = ("return_1", "return_60")
+_SPECIFIC = (
+    f"{OBSERVATION_FIELDS.index('specific_return_1')}:"
+    f"{OBSERVATION_FIELDS.index('specific_return_60') + 1}"
+)
+_VOLUME = f"{OBSERVATION_FIELDS.index('volume_1')}:{OBSERVATION_FIELDS.index('volume_1') + 1}"
+_TWO = (
+    "        self.second = nn.Linear(width, width)\n"
+    f"{_FORWARD}<inputs>        hidden = <activation>(self.first(obs.flatten(1)))\n"
+)
+
+_TRUNKS: Rules = {
+    "trunk": (
+        f"{_TWO}        return <activation>(self.second(hidden))\n",
+        f"{_TWO}        return hidden + <activation>(self.second(hidden))\n",
+        f"{_TWO}        return hidden * torch.sigmoid(self.second(hidden))\n",
+        f"{_FORWARD}<inputs>        return self.first(obs.flatten(1))\n",
+        f"{_FORWARD}<inputs>        return <activation>(self.first(obs.flatten(1)))\n",
+        "        self.straight = nn.Linear(obs_dim * history, width)\n"
+        f"{_TWO}        return self.straight(obs.flatten(1)) + <activation>(self.second(hidden))\n",
+        "        self.straight = nn.Linear(obs_dim * history, width)\n"
+        "        self.gate = nn.Linear(obs_dim * history, width)\n"
+        f"{_FORWARD}<inputs>        flat = obs.flatten(1)\n"
+        "        gate = torch.sigmoid(self.gate(flat))\n"
+        "        return gate * <activation>(self.first(flat)) + (1.0 - gate) * self.straight(flat)\n",
+        "        self.gate = nn.Linear(2, width)\n"
+        f"{_FORWARD}<inputs>        gate = torch.sigmoid(self.gate(obs[:, -1, {_GATE}]))\n"
+        "        return gate * <activation>(self.first(obs.flatten(1)))\n",
+    ),
+    "inputs": (
+        "",
+        _without(_MARKET_RETURNS, ("return_since_open", "range_position")),
+        _without(_MARKET_RETURNS),
+        _without(("bid_size_1", "ask_size_5")),
+        _without(("return_1", "range_position")),
+        # each symbol's own returns times its volume, where the market's returns would stand
+        _without(_MARKET_RETURNS, instead=f"obs[..., {_SPECIFIC}] * obs[..., {_VOLUME}]"),
+    ),
+    "activation": one_of("torch.tanh F.relu F.silu F.gelu F.elu"),
+}
+"""What stands between observations and heads: trunks from two layers to a straight line, and sets of
+inputs (all; without what the whole market did; without the book; the book alone; products)."""
+
+
 def _default_rules() -> Rules:
-    """The default with its widths and activations as choices; any learning constant may be set."""
-    rules: Rules = {"window": one_of("2 3 4 8 16")}
+    """The default with its trunk, width and inputs as choices; any learning constant may be set."""
+    rules: Rules = {}
     settings = ""
-    for name in NETWORK_CONSTANTS:
-        values = "window" if name == "history" else name
-        rules[f"set_{name}"] = ("", f"    {name} = <{values}>\n")
+    for name, known in NETWORK_CONSTANTS.items():
+        values = one_of("1 2 3 4 8 16") if name == "history" else RULES[name]
+        lines = []
+        for value in values:  # in their order, with nothing where the default stands
+            lines.append("" if float(value) == known.default else f"    {name} = {value}\n")
+        rules[f"set_{name}"] = tuple(lines)
         settings += f"<set_{name}>"
-    rules["layers"] = tuple(
-        f"        self.feature_dim = {width}\n"
-        f"        self.first = nn.Linear(obs_dim * history, {width})\n"
-        f"        self.second = nn.Linear({width}, {width})\n"
-        for width in WIDTHS
-    )
-    rules["activation"] = one_of("torch.tanh F.relu F.silu F.gelu F.elu")
+    rules |= _TRUNKS
     rules["default"] = (
         f"class Network(nn.Module):\n{settings}\n"
         "    def __init__(self, obs_dim, history):\n"
         "        super().__init__()\n"
-        f"<layers>{_FORWARD}"
-        "        return <activation>(self.second(<activation>(self.first(obs.flatten(1)))))\n",
+        "        width = <width>\n"
+        "        self.feature_dim = width\n"
+        "        self.first = nn.Linear(obs_dim * history, width)\n"
+        "<trunk>",
     )
     return rules
 
