@@ -131,10 +131,7 @@ class DesignGenerator:
     def distinct(
         self, request: Request, n: int, avoid: Collection[str], *, read: Read | None = None
     ) -> list[Proposal]:
-        """n proposals; repeats are drawn again, hotter, as far as that helps.
-
-        What is compared is the module that `read` takes out of an answer.
-        """
+        """n proposals whose modules differ; repeats are drawn again, hotter, as far as it helps."""
         known = {normal_form(source) for source in avoid}
         found: dict[str, Proposal] = {}
         spare: list[Proposal] = []
