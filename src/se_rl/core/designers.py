@@ -70,7 +70,7 @@ class Designers:
     @property
     def abilities(self) -> Abilities:
         """What the model of this name can do; nothing is loaded to know it."""
-        return abilities_of(self.name)
+        return abilities_of(self.name) if self._given is None else self._given.abilities
 
     @property
     def constrained(self) -> bool:

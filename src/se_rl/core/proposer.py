@@ -73,7 +73,7 @@ class Proposer:
         """The n designs of one prompt, of one crossover, or of the scan that comes first."""
         if self.config.arm == "random":
             return self._drawn(iteration, group, n=n, rng=rng)
-        if self.config.evolves and iteration == 1:
+        if self.config.evolves and self.config.scan and iteration == 1:
             return self._scanned(group, n=n, rng=rng)
         fresh = not self.config.evolves or self.starts_afresh
         parent = self.default if fresh else self.designs.candidates[self.parents.choose(rng)]
@@ -136,12 +136,13 @@ class Proposer:
             return False
         if self.config.arm == "local" and operator not in ("edit", "crossover"):
             return False
+        if self.starts_afresh and self.config.asks_model:
+            return operator == "draft"
         if operator == "crossover":  # fewer donors would leave designs of the budget out
             return len(self.donors(parent, module)) >= self.config.siblings
         if operator == "repair":
             return not self.designers.constrained and bool(self.failures(module))
-        fresh = self.starts_afresh or not self._is_editable(parent, module)
-        return fresh == (operator != "edit")
+        return (operator == "edit") == self._is_editable(parent, module)
 
     def _is_editable(self, parent: Candidate, module: str) -> bool:
         """Whether a parent's module can be edited: by its choices, or as free text."""

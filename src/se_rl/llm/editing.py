@@ -157,5 +157,6 @@ def write_edits(
     attempts = []
     for proposal in proposals:
         attempts.append(generator.judged(code_type, proposal, read=form.read))
-    missing = n - len(attempts)
-    return attempts + [Attempt(code_type, faults=(generator.silence(),))] * missing
+    if len(attempts) < n:
+        attempts += [Attempt(code_type, faults=(generator.silence(),))] * (n - len(attempts))
+    return attempts

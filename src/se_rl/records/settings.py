@@ -77,6 +77,9 @@ class RunConfig:
     arm: Literal["full", "local", "best-of-n", "frozen", "random"] = option(
         "full", "who designs: the whole kit, or a control at the same budget", choices=ARMS
     )
+    scan: bool = option(
+        True, "the first iteration tries the default with single choices made otherwise"
+    )
     hle: bool = option(True, "enhance prompts (high level)")
     lle: bool = option(True, "enhance weights (low level)")
     estimator: Literal["reinforce", "ste"] = option(
