@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
-from sys import float_info
+from dataclasses import replace
 from typing import Any, Literal
 
 from se_rl.config import ConfigError, option, settings
 from se_rl.records.rungs import Rungs
 from se_rl.records.secrets import check_address
+from se_rl.records.setting_values import check_values
 from se_rl.seal import check_seal
 
 SINGLE = ("reward", "network", "imagination")
@@ -23,34 +22,6 @@ that never changes; `random` draws whole designs from the grammar and asks no mo
 """
 FUTILITY_SEEDS = 3
 """Trainings of a design before it may be stopped for futility."""
-
-
-def _whole(least: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and value >= least
-
-
-def _within(low: float, high: float) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int | float) and low <= value <= high
-
-
-_ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    (
-        "iterations parents siblings promoted finalists horizons dynamic_horizons agents seeds "
-        "episodes day_orders samples bank lora_rank lora_alpha max_designs max_tokens",
-        _whole(1),
-        "a whole number, 1 or more",
-    ),
-    ("seed", _whole(0), "a whole number, 0 or more"),
-    (
-        "work epsilon clip learning_rate max_minutes max_usd",
-        _within(float_info.min, float_info.max),
-        "a positive number",
-    ),
-    ("sizes gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
-    ("static_share gae_lambda initial_alpha replay", _within(0.0, 1.0), "a number from 0 to 1"),
-    ("usd_in usd_out", _within(0.0, float_info.max), "a number, 0 or more"),
-)
-"""Which values settings may have, and how to say so."""
 
 
 @settings
@@ -155,22 +126,7 @@ class RunConfig:
     usd_out: float = option(0.0, "price of a million tokens written by it", metavar="USD")
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, choices = getattr(self, field.name), field.metadata["choices"]
-            if choices and value not in choices:
-                raise ConfigError(f"{field.name} is {value!r}; use one of {', '.join(choices)}")
-        for names, fits, wanted in _ALLOWED:
-            for name in names.split():
-                value = getattr(self, name)
-                if value is not None and not all(
-                    map(fits, value if isinstance(value, tuple) else [value])
-                ):
-                    raise ConfigError(f"{name} is {value!r}; use {wanted}")
-        if self.sizes[0] > self.sizes[1]:
-            raise ConfigError(f"sizes is {self.sizes}; give the least first")
-        for name in ("horizons", "dynamic_horizons", "profiles"):
-            if not getattr(self, name) or len(set(getattr(self, name))) < len(getattr(self, name)):
-                raise ConfigError(f"{name} is {getattr(self, name)}; give some, each once")
+        check_values(self)
         for name in ("seeds", "episodes"):
             if len(getattr(self, name)) != 3:
                 raise ConfigError(
