@@ -196,6 +196,7 @@ def save_policy(run: Run, name: str) -> None:
         "name": name,
         "world": run.config.worlds,
         "trained_on": run.facts["name"],
+        "horizons": {"static": run.config.horizons, "dynamic": run.config.dynamic_horizons},
         "seed": evaluation.seed,
         "neutral": {world: asdict(value) for world, value in run.markets.neutral().items()},
     }

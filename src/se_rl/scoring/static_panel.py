@@ -67,7 +67,7 @@ def sampled_panels(
 
     A day has at most `day_orders` pairs, of drawn windows with all of their symbols while there is
     room: few windows of many symbols are quick to play, and symbols that trade together show what
-    was common to them. Every day, window and size follows from the seed.
+    was common to them. Horizons take turns by day. Every window and size follows from the seed.
     """
     data = world.data
     found = [order_pairs(data, horizon, dates=dates) for horizon in horizons]
@@ -79,7 +79,8 @@ def sampled_panels(
     day = row % len(data.dates)
     window = np.unique(np.stack([day, which, start]), axis=1, return_inverse=True)[1].ravel()
     turn = rng.permutation(window.max() + 1)[window]  # the order in which windows are taken
-    by_day = np.lexsort((rng.random(len(row)), turn, day))
+    lead = (day + which) % len(pairs)  # horizons take turns by day
+    by_day = np.lexsort((rng.random(len(row)), turn, lead, day))
     first = np.searchsorted(day[by_day], day[by_day])  # [pair] where its day begins
     chosen = np.zeros(len(row), np.bool_)
     chosen[by_day[np.arange(len(row)) - first < day_orders]] = True
