@@ -138,7 +138,9 @@ def test_a_run_prints_its_results_as_json_and_nothing_else(home: Path, several: 
         "verdict",
     } <= set(results)
     assert (
-        results["test_openings"] == 1 and results["data"]["synthetic"] and results["dynamic"]["x2"]
+        results["test_openings"] == 1
+        and results["data"]["synthetic"]
+        and results["dynamic"]["6 steps"]
     )
     assert json.loads((home / "several" / "results.json").read_text()) == results
     assert {"report.html", "archive.sqlite", "best.policy", "config.yaml"} <= {
@@ -162,7 +164,7 @@ def test_simulated_markets_alone(home: Path, simulated: Said) -> None:
     assert (
         results["spa_p"] is None
         and results["config"]["worlds"] == "dynamic"
-        and results["dynamic"]["x1"]
+        and results["dynamic"]["6 steps"]
     )
     [path] = events(home / "simulated", "execution")
     assert path["world"] == "dynamic" and not any(path["price"]) and "fill_price" not in path

@@ -27,7 +27,7 @@ from se_rl.records.results_file import read_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.sandbox.lockdown import isolation_level
 from se_rl.scoring import validation
-from se_rl.scoring.validation import LAST_RUNG_MARKETS, SEARCH_MARKETS, TEST_MARKETS
+from se_rl.scoring.validation import HISTORY_ORDERS, LAST_RUNG_MARKETS, SEARCH_MARKETS, TEST_MARKETS
 from se_rl.seal import Seal, seal_digest, sealed_seed
 
 TINY: Any = import_module("tiny_run")
@@ -81,10 +81,12 @@ def test_what_is_sealed_follows_from_the_seal_and_the_rest_does_not(
     rungs = one.config.rungs
     seeds = []
     made = SimpleNamespace(name="dynamic")
-    monkeypatch.setattr(validation, "simulated", lambda *_, seed, **__: seeds.append(seed) or made)
+    monkeypatch.setattr(
+        validation, "SimulatedOrders", lambda *_, seed, **__: seeds.append(seed) or made
+    )
     for run in runs:
         for rung in (rungs.screen, rungs.search, rungs.last):
-            run.training_pool.validation._episodes(rung, 1)
+            run.training_pool.validation._episodes(rung)
     assert seeds[:2] == seeds[2:4] and len(set(seeds)) == 4, "search and last rung, by seal"
     assert one.facts["train_sha256"] == two.facts["train_sha256"]
     assert one.facts["sha256"] == again.facts["sha256"] != two.facts["sha256"]
@@ -96,9 +98,9 @@ def test_what_is_sealed_follows_from_the_seal_and_the_rest_does_not(
         run.archive.close()
 
 
-def test_on_a_file_only_simulated_markets_depend_on_the_seal(tmp_path: Path) -> None:
+def test_the_orders_that_are_scored_on_depend_on_the_seal_in_every_world(tmp_path: Path) -> None:
     TINY.make_data(tmp_path / "home")
-    for worlds, depends in (("both", True), ("static", False)):
+    for worlds in ("both", "static"):
         keys = []
         for seal in ("one", "two"):
             run = new_run(tmp_path / worlds / seal, data=TINY.DATA, seal=seal, worlds=worlds)
@@ -106,7 +108,7 @@ def test_on_a_file_only_simulated_markets_depend_on_the_seal(tmp_path: Path) -> 
             keys.append(run.training_pool.key(job))
             run.close()
             run.archive.close()
-        assert (keys[0] != keys[1]) == depends
+        assert keys[0] != keys[1]
 
 
 # what a worker holds
@@ -163,7 +165,13 @@ def _middle(words: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.d
 def seed_words() -> dict[str, bytes]:
     """The sealed seeds and their generators' increments, half of each."""
     needles = {}
-    for purpose in (SEARCH_MARKETS, LAST_RUNG_MARKETS, TEST_MARKETS, "days of XNYS, seed 4"):
+    for purpose in (
+        HISTORY_ORDERS,
+        SEARCH_MARKETS,
+        LAST_RUNG_MARKETS,
+        TEST_MARKETS,
+        "days of XNYS, seed 4",
+    ):
         seed = sealed_seed(SECRET, purpose)
         needles[purpose] = seed.to_bytes(16, "little")[:8]
         state = np.random.default_rng((seed, 0)).bit_generator.state["state"]
