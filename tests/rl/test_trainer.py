@@ -21,7 +21,7 @@ from se_rl.rl.policy import Policy
 from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.rebalance import FLOOR, Balance
 from se_rl.rl.trainer import TrainConfig, Trained, Training, train
-from se_rl.rl.work import ProductCounter, forward_flops, parameter_count, work_of_step
+from se_rl.rl.work import PRODUCT, OperationCounter, parameter_count, row_work, work_of_step
 
 DIRECT = Modules(reward=lambda step: step.reward)
 SMALL = TrainConfig(budget=0.15, samples=2048)
@@ -229,12 +229,13 @@ def test_work_counts_steps_times_cost_and_so_gives_a_dearer_network_fewer_steps(
     default, wide = (
         Policy(Modules(network=n), observation_size=32, actions=1) for n in (Network, Wide)
     )
-    assert forward_flops(default) == pytest.approx(2 * (32 * 64 + 64 * 64 + 64 * 2), rel=0.05)
+    products = 2 * (32 * 64 + 64 * 64 + 64 * 2)
+    assert row_work(default) > PRODUCT * products
     costs = [
-        work_of_step("static", flops=forward_flops(policy), epochs=4, talks=False)
+        work_of_step("static", row=row_work(policy), epochs=4, talks=False)
         for policy in (default, wide)
     ]
-    assert costs[1] > 5 * costs[0]
+    assert costs[1] > 4 * costs[0]
     steps = [
         len(train(Modules(reward=DIRECT.reward, network=n), {"static": CheapHalf()}, SMALL).curve)
         for n in (Network, Wide)
@@ -254,18 +255,20 @@ def test_recurrent_layers_are_counted() -> None:
             return self.cell(obs)[0][:, -1]
 
     policy = Policy(Modules(network=Recurrent), observation_size=32, actions=1)
-    assert forward_flops(policy) > 2 * 8 * 3 * 32 * (32 + 32)
+    assert row_work(policy) > PRODUCT * 2 * 8 * 3 * 32 * (32 + 32)
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_products_are_counted_as_torch_counts_them(name: str) -> None:
     policy = Policy(load_design({"network": NETWORKS[name]}), observation_size=32, actions=2)
     window = torch.zeros((2, policy.history, 32))
-    with torch.no_grad(), ProductCounter() as ours:
+    with torch.no_grad(), OperationCounter() as ours:
         policy(window)
     with torch.no_grad(), FlopCounterMode(display=False) as theirs:
         policy(window)
-    assert ours.flops == theirs.get_total_flops()
+    missed = name == "lstm"  # whose layer is one operation that torch does not know
+    assert (ours.products > theirs.get_total_flops()) == missed
+    assert missed or ours.products == theirs.get_total_flops()
 
 
 class Modest(nn.Module):
@@ -294,19 +297,19 @@ def test_work_is_counted_where_the_network_is_in_use() -> None:
     policy = Policy(Modules(network=Modest), observation_size=32, actions=1)
     inside = 32 * 64 + 64 + 64 * 64 + 64
     assert parameter_count(policy.network) == inside
-    asked_about_nothing = forward_flops(policy)
-    met = forward_flops(policy, torch.ones((7, policy.history, 32)))
-    assert met >= 2 * 50 * 64 * 64 and met > 10 * asked_about_nothing
-    assert asked_about_nothing >= 2 * inside
+    asked_about_nothing = row_work(policy)
+    met = row_work(policy, torch.ones((7, policy.history, 32)))
+    assert met >= PRODUCT * 2 * 50 * 64 * 64 and met > 10 * asked_about_nothing
+    assert asked_about_nothing >= PRODUCT * 2 * inside
     training = Training.of_design(
         Modules(reward=DIRECT.reward, network=Modest), {"static": CheapHalf()}, SMALL
     )
     training.iterate("static")
-    assert training._flops >= 2 * 50 * 64 * 64
+    assert training._row_work >= PRODUCT * 2 * 50 * 64 * 64
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_rows_that_were_met_count_as_rows_of_zeros(name: str) -> None:
     policy = Policy(load_design({"network": NETWORKS[name]}), observation_size=32, actions=2)
     windows = torch.rand((68, policy.history, 32))
-    assert forward_flops(policy, windows) == forward_flops(policy)
+    assert row_work(policy, windows) == pytest.approx(row_work(policy), rel=0.05)

@@ -21,7 +21,6 @@ import torch
 
 from se_rl.environments.worlds import World, several
 from se_rl.modules.defaults import Modules
-from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.batch import Batch
 from se_rl.rl.held_back import Judge
 from se_rl.rl.learner import OWN_SEEDS, Learner, TrainConfig, check_world_names, most_agents
@@ -29,7 +28,7 @@ from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.rebalance import EVERY, Balance
 from se_rl.rl.rollout import Diverged, Rollout
 from se_rl.rl.training_curve import UpdateRow
-from se_rl.rl.work import forward_flops, work_of_step
+from se_rl.rl.work import row_work, work_of_step
 from se_rl.rl.world_sampler import WorldSampler
 
 __all__ = ["PHASES", "TrainConfig", "Trained", "Training", "train"]
@@ -93,7 +92,7 @@ class Training:
         self.worlds = self._samplers(places)
         self.balance = Balance(config.initial_alpha)
         self.work = 0.0
-        self._flops = 0.0
+        self._row_work = 0.0
         self._counted = np.random.default_rng([seed, COUNTING])
         self.curve: list[UpdateRow] = []
         self._joint_steps = 0
@@ -208,9 +207,7 @@ class Training:
         self.work += rollout.values.numel() * self._step_work(name, rollout)
         rewards = rollout.rewards(learner.reward, bound=learner.reward_bound)  # [step, order]
         lam = learner.gae_lambda[name]
-        raw = advantages(sampler.scaled(rewards), rollout.values, gamma=learner.gamma, lam=lam)
-        free = subtract_hindsight_baseline(raw, rollout, discount=learner.gamma * lam)
-        estimates = sampler.settled(free, rollout.values)
+        estimates = sampler.advantages(rollout, rewards, gamma=learner.gamma, lam=lam)
         batch = Batch.of(rollout, estimates, policy=learner.policy, weight=weight)
         totals = rewards[:, rollout.kept].sum(0)
         return batch, float(totals.mean())
@@ -223,10 +220,10 @@ class Training:
         policy = self.learner.policy
         for step in self._counted.integers(len(rollout.values), size=COUNTED_STEPS):
             windows = rollout.windows_at(int(step), history=policy.history)
-            self._flops = max(self._flops, forward_flops(policy, windows))
+            self._row_work = max(self._row_work, row_work(policy, windows))
         epochs = self.learner.ppo.epochs
         talks = policy.message_size > 0
-        return work_of_step(name, flops=self._flops, epochs=epochs, talks=talks)
+        return work_of_step(name, row=self._row_work, epochs=epochs, talks=talks)
 
     def _judge(self) -> float:
         """Play the held-back orders if it is time to; the score, or NaN."""
@@ -234,7 +231,7 @@ class Training:
             return math.nan
         cost = {}
         for name in self.judge.worlds:
-            cost[name] = work_of_step(name, flops=self._flops, epochs=0, talks=False)
+            cost[name] = work_of_step(name, row=self._row_work, epochs=0, talks=False)
         score, work = self.judge.mark(self.learner.policy, self.learner.action_map, cost)
         self.work += work
         return score

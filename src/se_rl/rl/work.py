@@ -1,8 +1,9 @@
 """Budgets count work, not seconds, so that a result does not depend on a busy machine.
 
 Work is steps times what a step costs; one unit is about what one core of a small server does in a
-second. The model is fixed and deterministic: a design with a network twice as expensive gets fewer
-steps for the same budget, on every machine the same number.
+second, whatever the network. The model is fixed and deterministic: a design with a network twice
+as expensive gets fewer steps for the same budget, on every machine the same number. Its constants
+are fitted to the measured seconds of many networks; `se-rl bench ppo` shows how well they hold.
 """
 
 from __future__ import annotations
@@ -14,46 +15,66 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from se_rl.rl.fused import FusedPolicy
 from se_rl.rl.policy import Policy
 
-FLOPS_PER_UNIT = 4e10
-"""Small matrix products of one core."""
 STEPS_PER_UNIT = {"static": 2e6, "dynamic": 1.2e5}
 """Order steps of a world on one core, fields and observation included; others count as static."""
-BACKWARD = 2.0
-"""A backward pass costs about twice a forward one."""
+PASS = 1.8e-7
+"""Work of a row that passes forward and backward through a network of nothing: the loss."""
+INPUT = 7.2e-9
+"""The same for every number of its window, which is gathered."""
+PRODUCT = 5.0e-11
+"""The same for every floating-point operation of a matrix product that goes forward."""
+ELEMENT = 2.8e-10
+"""The same for every number that an operation writes."""
+CURVE = 2.7e-9
+"""The same, on top, for every number that is an exponential function, a root or a logarithm."""
+ACT = 3.5e-7
+"""Work of a row that passes forward alone, when the policy acts on few rows at a time."""
+ACTING = 0.5
+"""The share of a pass that acting takes on top."""
+ROWS = 64
+"""Books whose rows are counted together where none were met."""
+
+CURVES = {
+    *("tanh", "sigmoid", "gelu", "silu", "elu", "selu", "celu", "mish", "softplus", "hardswish"),
+    *("exp", "expm1", "log", "log1p", "erf", "sin", "cos", "sqrt", "rsqrt", "pow", "logsumexp"),
+    *("_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm"),
+}
+"""Operations that cost several times what an addition costs."""
 
 
-def work_of_step(world: str, *, flops: float, epochs: int, talks: bool) -> float:
+def work_of_step(world: str, *, row: float, epochs: int, talks: bool) -> float:
     """Work of one order step: the world's own, one forward pass to act, and the passes to learn.
 
-    A policy that `talks` to others learns what to say in passes of their own.
+    `row` is the work of one row's passes to learn (`row_work`). A policy that `talks` to others
+    learns what to say in passes of their own.
     """
-    passes = 1.0 + epochs * (1.0 + BACKWARD)
-    if talks:
-        passes += epochs * (1.0 + BACKWARD)
+    passes = ACTING + epochs * (2.0 if talks else 1.0)
     steps_per_unit = STEPS_PER_UNIT.get(world, STEPS_PER_UNIT["static"])
-    return 1.0 / steps_per_unit + passes * flops / FLOPS_PER_UNIT
+    return 1.0 / steps_per_unit + ACT + passes * row
 
 
-def forward_flops(policy: Policy, windows: Tensor | None = None) -> float:
-    """Floating-point operations of one row through the policy.
+def row_work(policy: Policy, windows: Tensor | None = None) -> float:
+    """Work of one row that passes forward and backward through the policy.
 
-    Matrix products as counted, recurrent layers by their weights, and never less than one use of
-    every parameter. `windows` [row, history, size] are observations that it met; without any it is
-    asked about nothing, where a network may be cheaper than it is in use.
+    Counted on `windows` [row, history, size] that it met; without any it is asked about nothing,
+    where a network may be cheaper than it is in use. No less than one use of every parameter.
     """
+    size = policy.observation_size + policy.message_size
     if windows is None:
-        size = policy.observation_size + policy.message_size
-        windows = torch.zeros((max(2, policy.agents), policy.history, size))
-    recurrent = 0.0
-    for module in own_modules(policy):
-        if isinstance(module, nn.RNNBase):
-            recurrent += 2.0 * parameter_count(module) * policy.history
-    with torch.no_grad(), ProductCounter() as counter:
+        windows = torch.zeros((ROWS * policy.agents, policy.history, size))
+    with torch.no_grad(), OperationCounter() as counted:
         policy(windows.to(policy.log_std.device))
-    counted = counter.flops / len(windows) + recurrent
-    return max(counted, 2.0 * parameter_count(policy))
+    rows = len(windows)
+    products = max(counted.products / rows, 2.0 * parameter_count(policy.network))
+    work = PASS + INPUT * size * policy.history + PRODUCT * products
+    if (
+        FusedPolicy.of(policy) is not None
+    ):  # whose operations on single numbers cost next to nothing
+        return work
+    return work + (ELEMENT * counted.elements + CURVE * counted.curves) / rows
 
 
 def own_modules(module: nn.Module) -> list[nn.Module]:
@@ -81,13 +102,16 @@ def parameter_count(module: nn.Module) -> int:
     return sum(sizes.values())
 
 
-class ProductCounter(TorchDispatchMode):
-    """Counts what torch.utils.flop_counter.FlopCounterMode counts.
+class OperationCounter(TorchDispatchMode):
+    """Counts operations: those of matrix products, and the numbers that all others write.
 
-    That one imports torch's compiler: a second and 70 MB for every sandbox.
+    Products are what torch.utils.flop_counter.FlopCounterMode counts, which imports torch's
+    compiler: a second and 70 MB for every sandbox.
     """
 
-    flops = 0
+    products = 0
+    elements = 0
+    curves = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -95,6 +119,21 @@ class ProductCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
-        if count := flop_registry.get(func._overloadpacket):
-            self.flops += count(*args, **(kwargs or {}), out_val=out)
+        packet = func._overloadpacket
+        if count := flop_registry.get(packet):
+            self.products += count(*args, **(kwargs or {}), out_val=out)
+        elif packet is torch.ops.aten.mkldnn_rnn_layer:  # torch counts none of its products
+            rows, *weights = args[:3]
+            self.products += 2 * rows[..., 0].numel() * sum(map(torch.numel, weights))
+        if not func.is_view:
+            written = sum(map(torch.numel, _tensors(out)))
+            self.elements += written
+            if packet.__name__.rstrip("_") in CURVES:
+                self.curves += written
         return out
+
+
+def _tensors(out: Any) -> list[Tensor]:
+    """The tensors among what an operation returns."""
+    found = out if isinstance(out, tuple | list) else (out,)
+    return [one for one in found if isinstance(one, Tensor)]

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from se_rl.environments.worlds import World
+from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.policy import ActionMap, Neutral, Policy
 from se_rl.rl.rollout import Rollout, collect
 
@@ -49,7 +50,6 @@ class WorldSampler:
         noise_seed = int(noise.generate_state(1, np.uint64)[0] >> 1)
         self.generator = torch.Generator().manual_seed(noise_seed)
         self.scale: float | None = None
-        self._fresh = False
 
     def play(self, policy: Policy, action_map: ActionMap, *, place: int = 0) -> Rollout:
         """One batch of fresh episodes, with the noise of the policy's heads at `place` on."""
@@ -66,29 +66,28 @@ class WorldSampler:
             place=place,
         )
 
-    def scaled(self, rewards: Tensor) -> Tensor:
-        """Rewards [step, order] over the running scale; without any spread they stay as they are."""
-        if self.scale is None:
-            spread = float(rewards.flip(0).cumsum(0).std())
-            self.scale = spread if spread > NO_SPREAD else 1.0
-            self._fresh = True
-        return rewards / self.scale
+    def advantages(self, rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Tensor:
+        """Advantages [step, order] less their hindsight baseline, in units of the running scale."""
 
-    def settled(self, estimates: Tensor, values: Tensor) -> Tensor:
-        """Advantages [step, order] that fit the scale, which moves to the targets of the value.
+        def free(values: Tensor, scale: float) -> Tensor:
+            raw = advantages(rewards / scale, values, gamma=gamma, lam=lam)
+            return subtract_hindsight_baseline(raw, rollout, discount=gamma * lam)
 
-        A target is advantage plus value. On history most of a return is what the market did to
-        the inventory that the order had anyway; its hindsight baseline takes that away, and what
-        is left to foresee is a hundredth. So a world's scale is that of its targets: value losses
-        of all worlds are shares of what there is to foresee, and none is drowned by another's.
+        scale = self._scale_after(free(torch.zeros_like(rollout.values), 1.0))
+        return free(rollout.values, scale)
+
+    def _scale_after(self, returns: Tensor) -> float:
+        """The running size of returns [step, order], which these move.
+
+        They are what an advantage would be if nothing were foreseen: the hindsight baseline is
+        taken away, which on history is nearly all of a raw return. Rewards divided by this size
+        make value losses of all worlds shares of what there is to foresee, and none is drowned by
+        another's unit. Returns that are all 0 leave it alone.
         """
-        assert self.scale is not None  # scaled() came first
-        size = float((estimates + values).square().mean().sqrt())
+        size = float(returns.square().mean().sqrt())
         if not NO_SPREAD < size < math.inf:
-            return estimates
-        if self._fresh:  # values are still 0: the first guess is corrected at once
-            self._fresh = False
-            self.scale *= size
-            return estimates / size
-        self.scale *= 1.0 + SCALE_RATE * (size - 1.0)
-        return estimates
+            return self.scale or 1.0
+        if self.scale is None:
+            self.scale = size
+        self.scale += SCALE_RATE * (size - self.scale)
+        return self.scale
