@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.commands.parsing import FAILED, Parser, verb
-from se_rl.config import dump_yaml, load_yaml
 
 BENCHES = ("book", "market", "env", "ppo", "sandbox", "llm")
 
@@ -121,9 +120,8 @@ def add_market(verbs: Any) -> None:
     )
     card.add_argument(
         "--profile",
-        type=Path,
-        metavar="YAML",
-        help="a market profile (default: the calibrated one)",
+        metavar="NAME|FILE",
+        help="small tick, large tick, stressed, or a JSON file (default: small tick)",
     )
     card.add_argument(
         "--against", metavar="DATA", help="real bars or a LOBSTER message file to set it beside"
@@ -147,9 +145,9 @@ def _run_card(options: argparse.Namespace) -> None:
         say("loading")
         from se_rl.data.catalog import read_book_or_bars
         from se_rl.market.card import realism_card
-        from se_rl.market.profile import MarketProfile
+        from se_rl.market.family import SMALL_TICK, free_kinds
 
-        profile = load_yaml(MarketProfile, options.profile) if options.profile else None
+        profile = free_kinds([options.profile or SMALL_TICK])[0].profile
         against = read_book_or_bars(options.against) if options.against else None
         card = realism_card(
             profile, seed=options.seed, effort=options.effort, against=against, say=say
@@ -158,9 +156,7 @@ def _run_card(options: argparse.Namespace) -> None:
             from se_rl.report.card_page import card_page
 
             write_text(options.html, card_page(card))
-            write_text(
-                options.html.with_suffix(".profile.yaml"), dump_yaml(profile or MarketProfile())
-            )
+            write_text(options.html.with_suffix(".profile.json"), to_json(asdict(profile)))
     print(to_json(card)) if options.json else print_card(card)
     if options.html:
         print(f"page: {options.html}", file=sys.stderr)

@@ -134,9 +134,15 @@ class ScriptedMarkets:
         return record, self._own(answers)
 
     def trade_at_once(self, wishes: Int) -> Int:
-        """Our wishes alone, without any event of the market: the answers [order, answer]."""
+        """Our wishes alone, without any event of the market: the answers [order, answer].
+
+        A side that our own order empties is no broken market: that order is dear, not void.
+        """
         nothing = np.zeros((1, self.markets.n), np.int64)
-        return self._own(trade_bar(self.markets, wishes, drift=nothing, events=nothing)[1])
+        broken = self.markets.sim.state[:, at.BROKEN].copy()
+        answers = trade_bar(self.markets, wishes, drift=nothing, events=nothing)[1]
+        self.markets.sim.state[:, at.BROKEN] = broken
+        return self._own(answers)
 
     def run_without_orders(self, steps: int) -> dict[str, Int]:
         """The window from a fresh start with nobody executing: bars [step, market] by name."""

@@ -1,0 +1,188 @@
+"""What the simulated markets have to offer: TWAP, the best constant, the ceiling, the default.
+
+    python benchmarks/ceiling.py [--policy FILE] [--generations 120] [--processes 16]
+
+A cell is a size of order, a profile of the family, and a free market or a twin. In each one an
+evolution strategy looks for the best linear and the best small tanh policy of the observations; the
+better of the two, chosen on the grid's episodes, is the ceiling. The default is the default design
+trained in both worlds, of all kinds and sizes at once: `--policy` hands one in, else it is trained
+here. Everything is measured on episodes that nobody searched or trained on.
+
+Writes docs/results/ceiling.md and ceiling.json. Finished cells are kept in `--folder`: a second
+call goes on where the first one stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from se_rl.baselines.passive_grid import best_constant
+from se_rl.data.market_data import MarketData
+from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.dynamic_world import DynamicWorld
+from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.worlds import World
+from se_rl.market.family import FAMILY, MarketKind
+from se_rl.modules.defaults import Modules
+from se_rl.records.files import write_text
+from se_rl.rl.policy import Neutral
+from se_rl.rl.policy_file import load_policy, save_policy
+from se_rl.rl.trainer import TrainConfig, train
+from se_rl.scoring.execution import ConstantSchedule, execute
+from se_rl_benchmarks.ceiling_cells import (
+    HORIZON,
+    SEED,
+    Cell,
+    CellOutcome,
+    Found,
+    entries,
+    measure,
+    search,
+)
+from se_rl_benchmarks.evolution_strategy import Strategy
+from se_rl_benchmarks.markdown_tables import line
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+RESULTS = REPOSITORY / "docs" / "results"
+PARTICIPATIONS = (0.02, 0.05, 0.10, 0.20, 0.30)
+HISTORY_BARS = 240
+ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+HEAD = """# What there is to gain in the simulated markets
+
+Made by `python benchmarks/ceiling.py`; do not edit. Bps saved against TWAP by market orders, on
+orders that no search and no training saw. The constant is the best one of that very cell; the
+ceiling is what an evolution strategy finds with a linear or small tanh policy of the observations:
+what can surely be had, not the most that could be had. Distance: how far the ceiling lies above the
+constant, as a share of TWAP's cost. Reached: how much of it the default gets.
+"""
+
+
+def train_default(data: MarketData, path: Path, budget: float) -> None:
+    """The default design in both worlds: history, and simulated markets of all kinds and sizes."""
+    torch.set_num_threads(1)
+    kinds: list[MarketKind] = []
+    for name, profile in FAMILY.items():
+        kinds += [MarketKind(name, profile), MarketKind(name, profile, twin=True)]
+    dynamic = DynamicWorld(data, kinds=kinds, horizon=HORIZON, takes_price=True, seed=1)
+    static = StaticWorld(data, horizon=HISTORY_BARS)
+    constant = best_constant([dynamic], np.random.default_rng(0), episodes=512)
+    neutral = {"dynamic": Neutral(constant.multiple, constant.offset)}
+    worlds: dict[str, World | tuple[World, ...]] = {"static": static, "dynamic": dynamic}
+    trained = train(Modules(), worlds, TrainConfig(budget=budget), neutral=neutral)
+    save_policy(path, trained, design={}, facts={})
+
+
+def cells() -> list[Cell]:
+    """All of them, those at 10 % first."""
+    found: list[Cell] = []
+    for share in sorted(PARTICIPATIONS, key=lambda share: abs(share - 0.10)):
+        for profile in FAMILY:
+            found += [Cell(share, profile, "free"), Cell(share, profile, "twin")]
+    return found
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A cell to search in a process of its own, and where to keep what is found."""
+
+    cell: Cell
+    data: MarketData
+    strategy: Strategy
+    path: Path
+
+    def run(self) -> Cell:
+        """Search, and keep what was found."""
+        found = search(self.cell, self.data, self.strategy)
+        write_text(self.path, json.dumps(asdict(found)))
+        return self.cell
+
+
+def search_all(data: MarketData, options: argparse.Namespace) -> None:
+    """Every cell that is not in the folder yet, as many at a time as there are processes."""
+    strategy = Strategy(generations=options.generations)
+    jobs: list[_Job] = []
+    for cell in cells():
+        path = options.folder / cell.file_name
+        if not path.exists():
+            jobs.append(_Job(cell, data, strategy, path))
+    if not jobs:
+        return
+    world = Cell(0.10, next(iter(FAMILY)), "free").world(data, books=4)
+    execute(world, ConstantSchedule(), entries(world, 0, 2))  # compiles before the fork
+    started = time.monotonic()
+    with multiprocessing.get_context("fork").Pool(options.processes) as pool:
+        for cell in pool.imap_unordered(_Job.run, jobs, chunksize=1):
+            seconds = time.monotonic() - started
+            print(f"{seconds:.0f} s: {cell.file_name}", file=sys.stderr, flush=True)
+
+
+def table(outcomes: Sequence[CellOutcome]) -> list[str]:
+    """One row per cell."""
+    head = [
+        "market",
+        "size",
+        "TWAP costs",
+        "constant",
+        "ceiling",
+        "±",
+        "distance",
+        "default",
+        "±",
+        "reached",
+    ]
+    lines = [line(head), "|---|" + "--:|" * (len(head) - 1)]
+    for row in outcomes:
+        distance = row.ceiling - row.constant
+        reached = (row.default - row.constant) / distance if distance > 0 else float("nan")
+        cells = [f"{row.profile} twin" if row.kind == "twin" else row.profile]
+        cells += [f"{row.participation:.0%}", f"{row.twap_cost:.2f}", f"{row.constant:.2f}"]
+        cells += [f"{row.ceiling:.2f}", f"{row.se:.2f}", f"{distance / row.twap_cost:.1%}"]
+        cells += [f"{row.default:.2f}", f"{row.default_se:.2f}", f"{reached:.0%}"]
+        lines.append(line(cells))
+    return lines
+
+
+def main() -> None:
+    """Search, measure, write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--policy", type=Path, help="policy file of the default design")
+    parser.add_argument("--budget", type=float, default=TrainConfig().budget)
+    parser.add_argument("--generations", type=int, default=Strategy().generations)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--folder", type=Path, default=REPOSITORY / "out" / "ceiling")
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    data = synthetic_market(SyntheticConfig(symbols=10, sessions=20, seed=SEED))
+    search_all(data, options)
+    path = options.policy or options.folder / "default.safetensors"
+    if not path.exists():
+        train_default(data, path, options.budget)
+    default = load_policy(path, Modules())[0].runner("dynamic")
+    outcomes: list[CellOutcome] = []
+    for cell in sorted(cells(), key=lambda cell: (cell.profile, cell.kind, cell.participation)):
+        found = Found(**json.loads((options.folder / cell.file_name).read_text()))
+        outcomes.append(measure(cell, data, found, default))
+    lines = table(outcomes)
+    print("\n".join(lines))
+    write_text(RESULTS / "ceiling.md", "\n".join([HEAD, *lines, ""]))
+    whole = {"cells": [asdict(row) for row in outcomes]}
+    write_text(RESULTS / "ceiling.json", json.dumps(whole, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    # one process per core, every library on one thread: they read this when they are loaded
+    if any(os.environ.get(name) != "1" for name in ONE_THREAD):
+        os.environ.update(dict.fromkeys(ONE_THREAD, "1"))
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    main()
