@@ -4,12 +4,12 @@
         [--json]
 
 The searches go through the ladder's own code. Nothing is trained: a planted training pool draws the
-scores that trainings would have brought. Orders share most of their noise, training seeds add
-theirs, and how a design stands after a short training says something, not all, of how it stands in
-the end (figures: `World`). In the null case no design is better than the default in the end, though
-some learn faster; else truths are drawn with a standard deviation of 0.6 bps. Every search screens
-all designs, promotes the best of each batch, holds the last rung on fresh days, picks a champion
-and opens the test days once.
+scores that trainings would have brought. Orders share most of their noise, all designs bet on the
+market's days, training seeds add their luck, and how a design stands after a short training says
+something, not all, of how it stands in the end (figures: `World`). In the null case no design is
+better than the default in the end, though some learn faster; else truths are drawn with a standard
+deviation of 0.6 bps. Every search screens all designs, promotes the best of each batch, holds the
+last rung on fresh days, picks a champion and opens the test days once.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation, design_id, key_of
+from se_rl.records.gains import Gain
 from se_rl.records.jobs import TrainingJob
-from se_rl.records.results import Gain
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig, preset
-from se_rl.scoring.final_test import over
 from se_rl.scoring.ladder import Ladder
-from se_rl.scoring.standing import Array
+from se_rl.scoring.score import Array, ScoreRule, contributions, difference
+from se_rl.scoring.score_summary import gain_of
 
+SIZES = ("small", "usual", "large")
 TEST = 3
 """The block of days that no rung scores on."""
 
@@ -40,12 +41,15 @@ TEST = 3
 class World:
     """What scores are made of, in bps.
 
-    5 per order, of which all designs share 80 % of the variance.
+    5 per order, of which all designs share 80 % of the variance; the whole gain has a bet on the
+    market's day in it, of which they share nine tenths.
     """
 
     shared_sd: float = 4.47
     own_sd: float = 2.24
     own_day_sd: float = 0.3
+    bet_sd: float = 5.0
+    own_bet_sd: float = 0.5
     seed_sd: float = 0.3
     effect_sd: float = 0.6
     fidelity: tuple[float, float, float] = (0.6, 0.8, 1.0)
@@ -69,6 +73,11 @@ class PlantedTrainingPool:
         self.world = world or World()
         self.trainings = [0, 0, 0]
         self._kept: dict[str, Array] = {}
+
+    @property
+    def cells(self) -> dict[str, tuple[str, ...]]:
+        """Simulated orders of three sizes."""
+        return {"dynamic": SIZES}
 
     def regimes(self, rung: Rung) -> dict[str, npt.NDArray[np.bool_]]:
         """Every other order is a calm one."""
@@ -107,7 +116,17 @@ class PlantedTrainingPool:
         )
         static = self._orders(name, block, "static", len(day)) + by_day[day.astype(int)]
         dynamic = self._orders(name, block, "dynamic", self.world.episodes)
-        return {"static": static + level, "static_day": day, "dynamic": dynamic + level}
+        bet = self.world.bet_sd * self._noise("market", block, size=self.world.days[block])
+        bet = bet + self.world.own_bet_sd * self._noise(
+            "bet", name, block, size=self.world.days[block]
+        )
+        return {
+            "static": static + level,
+            "static_total": static + level + bet[day.astype(int)],
+            "static_day": day,
+            "dynamic": dynamic + level,
+            "dynamic_cell": np.arange(self.world.episodes, dtype=np.float64) % len(SIZES),
+        }
 
     def _orders(self, name: str, block: int, world: str, size: int) -> Array:
         shared = self.world.shared_sd * self._noise(world, block, size=size)
@@ -167,7 +186,7 @@ def search_once(
         ladder.promote([c.id for c in designs[i : i + batch]])
     champion = ladder.champion(ladder.finals())
     last = config.rungs.last
-    shown = _on_test_days(training_pool, champion, default.id, rung=last)
+    shown = _on_test_days(training_pool, champion, default.id, rung=last, rule=ladder.rule)
     truth = effects[champion][last.index]
     trainings = zip(training_pool.trainings, config.rungs, strict=True)
     work = sum(done * rung.work for done, rung in trainings)
@@ -188,16 +207,15 @@ def search_once(
 
 
 def _on_test_days(
-    training_pool: PlantedTrainingPool, ours: str, theirs: str, *, rung: Rung
+    training_pool: PlantedTrainingPool, ours: str, theirs: str, *, rung: Rung, rule: ScoreRule
 ) -> Gain:
-    """Our gain over theirs on the test days, seed by seed."""
+    """Our score over theirs on the test days and their simulated orders, seed by seed."""
     mine = []
     default = []
     for seed in range(rung.seeds):
-        scores = training_pool.scores(ours, rung.index, seed, block=TEST)
-        mine.append(scores["static"])
-        default.append(training_pool.scores(theirs, rung.index, seed, block=TEST)["static"])
-    return over(mine, default, scores["static_day"].astype(np.int64))
+        mine.append(training_pool.scores(ours, rung.index, seed, block=TEST))
+        default.append(training_pool.scores(theirs, rung.index, seed, block=TEST))
+    return gain_of(difference(mine, default, rule))
 
 
 def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
@@ -208,10 +226,7 @@ def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
         runs = []
         for seed in range(last.seeds):
             runs.append(training_pool.scores(name, last.index, seed, block=last.index))
-        total = 0.0
-        for world, weight in config.weights.items():
-            total += weight * float(np.mean([run[world] for run in runs]))
-        return total
+        return contributions(runs, ScoreRule.of(config)).score
 
     return max(training_pool.effects, key=level)
 

@@ -10,14 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from se_rl.core.parents import ParetoParents
-from se_rl.scoring.standing import Standing
+from se_rl.scoring.standing import SeedSpread, Standing
 
 REGIMES = ("all", "calm", "wild", "simulated")
 LEVELS = st.floats(-3, 3, allow_subnormal=False)
 
 
 def stands(name: str, by_regime: dict[str, float], se: float = 0.3) -> Standing:
-    return Standing(name, 0, by_regime["all"], se, 0.0, {}, by_regime, (by_regime["all"],))
+    certain = SeedSpread(0.0, 1.0)
+    return Standing(name, 0, by_regime["all"], se, certain, {}, by_regime, (by_regime["all"],))
 
 
 @st.composite

@@ -9,7 +9,7 @@ import pytest
 
 from se_rl.core.provenance import EXCEPT, PACKAGE, SCORES_DEPEND_ON, code_hash
 
-STANDING = "scoring/standing.py"
+STANDING = "scoring/score.py"
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def edited(package: Path, name: str, old: str, new: str) -> str:
 def test_words_and_layout_do_not_count(package: Path) -> None:
     before = code_hash()
     assert code_hash(package) == before
-    docstring = '"""How good a design is so far'
+    docstring = '"""The score of a design'
     assert edited(package, STANDING, docstring, '"""How well a design does') == before
     assert (
         edited(package, STANDING, "\n    @property", "\n    # a comment\n\n    @property") == before

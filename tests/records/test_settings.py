@@ -121,7 +121,7 @@ def test_what_an_arm_means(arm: Any, evolves: bool, levels: tuple[bool, bool]) -
 
 
 @pytest.mark.parametrize(
-    ("worlds", "weights"), [("both", (0.6, 0.4)), ("static", (1.0, 0.0)), ("dynamic", (0.0, 1.0))]
+    ("worlds", "weights"), [("both", (0.5, 0.5)), ("static", (1.0, 0.0)), ("dynamic", (0.0, 1.0))]
 )
 def test_weights_of_the_worlds(worlds: Any, weights: tuple[float, float]) -> None:
     assert RunConfig(worlds=worlds).weights == dict(

@@ -30,13 +30,14 @@ def compared(name: str, arm: str, gain: Gain) -> ComparedRun:
         score_valid=0.5,
         final=FinalMetrics(PA=1.5),
         over_TWAP=gain,
-        over_default=gain,
-        simulated_over_default={},
+        over_default=Gain(),
+        score_over_default=gain,
+        simulated_over_default=0.0,
         learning=LearningCurve(),
         tokens=0,
         minutes=1.0,
         spa_p=0.5,
-        by_day={},
+        score_by_day={},
     )
 
 
@@ -44,7 +45,7 @@ def test_a_comparison_printed() -> None:
     gain = Gain(0.41, 0.1, (0.21, 0.61))
     comparison = Comparison(
         runs=(compared("a0", "full", gain), compared("b0 [red]", "random", Gain())),
-        groups=(ArmResult("full", 2, 0.3, (0.1, 0.5), (0.2, 0.4), 0.0, 0.0, 0.0),),
+        groups=(ArmResult("full", 2, 0.3, (0.1, 0.5), (0.2, 0.4), 0.77, 0.0, 0.0, 0.0),),
         tests=(ArmDifference("full", "random", 0.25, (-0.1, 0.6), 0.04),),
         spa_p=0.03,
         sentence="full beats random by 0.25 bps",
@@ -54,6 +55,7 @@ def test_a_comparison_printed() -> None:
     for words in (
         "a0",
         "+0.41",
+        "+0.77",
         "[0.21, 0.61]",
         "1.50",
         "b0 [red]",

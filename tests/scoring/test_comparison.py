@@ -17,7 +17,7 @@ from se_rl.records.results import OURS, STRONG
 from se_rl.records.settings import RunConfig
 from se_rl.report.comparison_table import print_comparison
 from se_rl.scoring.comparison import BUDGET, arm_of, compare
-from se_rl.scoring.final_test import over
+from se_rl.scoring.score import Block, Contributions
 
 DAYS = 12
 LUCK = np.random.default_rng(0).normal(size=(9, DAYS))
@@ -38,7 +38,7 @@ def finished(
     over = float(ours.mean()) / 2
     estimate = {"mean": over, "se": 0.15, "ci95": [over - 0.3, over + 0.3]}
     config = RunConfig(seed=seed, **changes)
-    dynamic = {"x1": {OURS: {"saved_bps": 3.0 + gain}, "PPO strong": {"saved_bps": 3.0}}}
+    simulated = {} if config.worlds == "static" else {"simulated": {"mean": gain}}
     folder.mkdir()
     (folder / "results.json").write_text(
         to_json(
@@ -53,11 +53,17 @@ def finished(
                 "seal": {"origin": "given", "text": config.seal or ""},
                 "seeds": {"search": seed},
                 "best": "b",
-                "by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist(), "TWAP": [0.0] * DAYS},
+                "by_day": {},
+                "dynamic": {},
+                "score_by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist()},
                 "finalists": [{"candidate": "b", "score": gain}],
-                "final_metrics": {"PA": 1.0, "over_TWAP": estimate, "over_default": estimate},
+                "final_metrics": {
+                    "PA": 1.0,
+                    "over_TWAP": estimate,
+                    "over_default": {"mean": 7.0},
+                    "score_over_default": {"score": estimate, **simulated},
+                },
                 "designs": {"proposed": 18},
-                "dynamic": {} if config.worlds == "static" else dynamic,
                 "learning": {},
                 "spa_p": math.nan,
                 "llm": {"tokens_in": 10, "tokens_out": 5},
@@ -94,15 +100,19 @@ def test_arms_over_their_seeds(tmp_path: Path) -> None:
     gains = [(2.0 + 0.1 * LUCK[s].mean()) / 2 for s in range(3)]
     assert groups["full"].by_seed == pytest.approx(gains) and groups["full"].runs == 3
     days = [2.0 + 0.1 * LUCK[s] for s in range(3)]
-    both = over(days, [d / 2 for d in days], np.arange(DAYS))
+    halves = np.array(days) / 2
+    both = Contributions((Block("static", "score", 1.0, halves),)).estimate()
     assert groups["full"].ci95 == pytest.approx(both.ci95) and both.mean == pytest.approx(
         np.mean(gains)
     )
+    assert groups["full"].over_default == 7.0, "price advantage is beside the score"
     assert groups["full"].simulated == 2.0 and groups["full"].score_valid == 2.0
     [test] = found.tests
     assert (test.a, test.b) == ("full", "random") and test.difference == pytest.approx(2.0)
     assert found.equal_budget and found.spa_p < 0.01
-    ahead = f"full is ahead with {np.mean(gains):+.2f} bps over the default PPO on test days"
+    ahead = (
+        f"full is ahead with a score of {np.mean(gains):+.2f} bps over the default PPO on test days"
+    )
     assert found.sentence == f"{ahead}; shown against random (Bonferroni)"
     assert json.loads(to_json(to_plain(found)))["runs"][0]["arm"] == "full"
 
@@ -112,7 +122,7 @@ def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_dif
 ) -> None:
     worse = finished(tmp_path / "full", gain=-1.0)
     better = finished(tmp_path / "random", gain=1.0, seed=1, arm="random")
-    assert compare([worse, better]).sentence.startswith("random is ahead with +0.4")
+    assert compare([worse, better]).sentence.startswith("random is ahead with a score of +0.4")
     alike = [
         finished(tmp_path / f"alike{a}", gain=0.0, noise=1.0, seed=s, arm=a)
         for s, a in enumerate(("full", "frozen"))
@@ -145,8 +155,8 @@ def test_equal_runs_and_a_single_one(tmp_path: Path, capsys: pytest.CaptureFixtu
     ]
     assert [(t.difference, t.p) for t in compare([*more, *twice]).tests] == [(0.0, 1.0)]
     alone = compare(same[:1])
-    assert alone.tests == () and alone.groups[0].ci95 == alone.runs[0].over_default.ci95
-    assert alone.sentence.startswith("full: +0.1") and alone.sentence.endswith("1 runs")
+    assert alone.tests == () and alone.groups[0].ci95 == alone.runs[0].score_over_default.ci95
+    assert alone.sentence.startswith("full: a score of +0.1") and alone.sentence.endswith("1 runs")
     for comparison in (found, alone):
         print_comparison(comparison)
     out = capsys.readouterr().out
@@ -184,6 +194,10 @@ def test_what_may_not_be_compared(tmp_path: Path) -> None:
         finished(tmp_path / "good", gain=1.0),
         finished(tmp_path / "other", gain=1.0, sha256="cd"),
     )
+    old = finished(tmp_path / "old", gain=1.0)
+    told = json.loads((old / "results.json").read_text())
+    del told["score_by_day"]
+    (old / "results.json").write_text(to_json(told))
     unfinished, broken, strange, no_object = (
         tmp_path / name for name in ("unfinished", "broken", "strange", "list")
     )
@@ -202,12 +216,13 @@ def test_what_may_not_be_compared(tmp_path: Path) -> None:
         (broken, "broken/results.json is damaged; run the same"),
         (strange, "strange/results.json holds no results of a run; give"),
         (no_object, "list/results.json holds no results of a run; give"),
+        (old, f"{old} has no score by test day: an older se-rl made it; compare"),
         (good, f"{good} is given twice; a run counts once"),
         (tmp_path / "other" / ".." / "good", "is given twice"),
     ):
-        with pytest.raises(ConfigError) as told:
+        with pytest.raises(ConfigError) as error:
             compare([good, bad])
-        assert words in str(told.value) and "\n" not in str(told.value)
+        assert words in str(error.value) and "\n" not in str(error.value)
 
 
 def sealed(folder: Path, seal: str, **changes: Any) -> Path:

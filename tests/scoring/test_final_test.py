@@ -21,10 +21,20 @@ from test_ladder import (
 )
 
 from se_rl.records.entries import Candidate, Evaluation
-from se_rl.records.results import NO_GAIN, DataFacts, DesignCounts, FinalMetrics, Gain, RunResults
-from se_rl.scoring.final_test import finalists_table, learning, over, seeds_of, selection, verdict
+from se_rl.records.gains import NO_GAIN, NO_SCORE_GAIN, Gain, ScoreSummary
+from se_rl.records.results import OURS, STRONG, DataFacts, DesignCounts, FinalMetrics, RunResults
+from se_rl.scoring.final_test import (
+    final_scores,
+    finalists_table,
+    learning,
+    over,
+    seeds_of,
+    selection,
+    verdict,
+)
 from se_rl.scoring.ladder import Ladder
-from se_rl.scoring.standing import SEED_SD
+from se_rl.scoring.score import SEED_SD, contributions, difference
+from se_rl.scoring.score_summary import gain_of
 from se_rl.scoring.statistics import clustered_mean
 
 CHAMPION = Candidate("abc", {}, "tweak")
@@ -62,7 +72,7 @@ def test_a_design_that_does_what_the_default_does_is_no_evidence() -> None:
             found = super().scores(
                 DEFAULT_DESIGN.id if name == "copy" else name, rung, seed, block=block
             )
-            return found | ({"static": found["static"] + 1e-15} if name == "copy" else {})
+            return found | ({"dynamic": found["dynamic"] + 1e-15} if name == "copy" else {})
 
     for seed in (1, 2):
         values = []
@@ -84,14 +94,16 @@ def test_selection_without_history_or_scores() -> None:
 
     class Simulated(TrainingPool):
         def arrays(self, evaluation: Evaluation) -> Any:
-            return {"dynamic": super().arrays(evaluation)["dynamic"]}
+            found = super().arrays(evaluation)
+            return {name: found[name] for name in ("dynamic", "dynamic_cell")}
 
         def regimes(self, rung: int) -> Any:
             return {}
 
     ladder, _ = ladder_of(Simulated({"a": (1.0,) * 3}), replace(CONFIG, worlds="dynamic"))
     ladder.run(designs({"a": 0}), CONFIG.rungs.screen, [0])
-    assert selection(ladder, "a", proposed=1).scored == 0 and ladder.leader() == "a"
+    chosen = selection(ladder, "a", proposed=1)  # episodes are the units then
+    assert chosen.scored == 1 and chosen.spa_p_over_default < 0.05 and ladder.leader() == "a"
 
 
 def test_an_interval_of_days_and_seeds_by_hand() -> None:
@@ -140,8 +152,34 @@ def test_the_interval_covers_a_design_and_not_its_luck() -> None:
     assert 0.92 < covered / 300 < 0.99 and by_days / 300 < 0.6
 
 
+def test_the_score_on_the_sealed_days() -> None:
+    """Over TWAP and over the default, from the same trainings; by day it is the same number."""
+    pool = TrainingPool({"a": (1.0,) * 3})
+    rule = ladder_of(pool)[0].rule
+    trainings = {}
+    for method, name in ((OURS, "a"), (STRONG, DEFAULT_DESIGN.id)):
+        trainings[method] = [pool.scores(name, 2, seed, block=3) for seed in range(4)]
+    found = final_scores(trainings, rule, cells=gate.SIZES, days=40, is_default=False)
+    assert found.over_default.score == gain_of(difference(*trainings.values(), rule))
+    assert set(found.over_default.cells) == set(gate.SIZES) and set(found.over_TWAP) == {
+        OURS,
+        STRONG,
+    }
+    for name, own in trainings.items():
+        assert np.mean(found.by_day[name]) == pytest.approx(contributions(own, rule).score)
+        assert len(found.by_day[name]) == 40
+    same = final_scores(
+        {OURS: trainings[OURS], STRONG: trainings[OURS]}, rule, cells=(), days=40, is_default=True
+    )
+    assert same.over_default == NO_SCORE_GAIN
+
+
 def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -> RunResults:
-    metrics = FinalMetrics(over_default=Gain(mean, ci95=ci95), over_TWAP=Gain(0.5, ci95=(0.1, 0.9)))
+    metrics = FinalMetrics(
+        over_default=Gain(0.2, ci95=(-0.3, 0.7)),
+        over_TWAP=Gain(0.5, ci95=(0.1, 0.9)),
+        score_over_default=ScoreSummary(Gain(mean, ci95=ci95)),
+    )
     data = DataFacts("mine", synthetic, test_days=12)
     return RunResults(data=data, designs=DesignCounts(scored=17), final_metrics=metrics)
 
@@ -159,10 +197,11 @@ def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -
 def test_a_verdict(mean: float, ci95: tuple[float, float], state: str) -> None:
     said = verdict(results(mean, ci95), CHAMPION, "default")
     assert said.startswith(
-        f"{state}design abc {mean:+.2f} [{ci95[0]:.2f}, {ci95[1]:.2f}] bps over the default PPO on "
+        f"{state}design abc scores {mean:+.2f} [{ci95[0]:.2f}, {ci95[1]:.2f}] bps "
+        "over the default PPO on "
     )
     assert "12 sealed days of mine (SYNTHETIC)" in said and said.endswith(
-        "over TWAP +0.50 [0.10, 0.90]."
+        "price advantage +0.20 [-0.30, 0.70] over the default, +0.50 [0.10, 0.90] over TWAP."
     )
     assert "\n" not in said and "SYNTHETIC" not in verdict(
         results(mean, ci95, synthetic=False), CHAMPION, "default"
@@ -194,22 +233,12 @@ def test_finalists_and_how_they_learnt() -> None:
         rows["slow"].rungs["2"] > rows["slow"].rungs["0"]
     )  # learning speed is one thing, the end another
 
-    for (
-        by_seed
-    ) in ladder.evaluations.values():  # what validation would have stored beside the arrays
-        for seed, e in by_seed.items():
-            arrays = training_pool.arrays(e)
-            by_seed[seed] = replace(
-                e, scores={name: float(arrays[name].mean()) for name in ("static", "dynamic")}
-            )
     found = learning(ladder, "slow")
     assert found.work == tuple(rung.work for rung in CONFIG.rungs)
-    weights = CONFIG.weights
     for rung in range(3):
         for who, name in (("best", "slow"), ("default", DEFAULT_DESIGN.id)):
-            done = [e.scores for e in ladder.evaluations[name, rung].values()]
-            wanted = sum(weights[w] * np.mean([scores[w] for scores in done]) for w in weights)
-            assert getattr(found, who)[rung] == pytest.approx(wanted)
+            done = [training_pool.arrays(e) for e in ladder.evaluations[name, rung].values()]
+            assert getattr(found, who)[rung] == contributions(done, ladder.rule).score
     gained = [best - default for best, default in zip(found.best, found.default, strict=True)]
     assert gained == pytest.approx([ladder.standings["slow", rung].score for rung in range(3)])
     assert learning(ladder, "none").work == (CONFIG.rungs.screen.work,) and set(EFFECTS) >= {"none"}

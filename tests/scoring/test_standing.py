@@ -4,142 +4,147 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from se_rl.scoring.score import SEED_SD, Array, ScoreRule, difference
 from se_rl.scoring.standing import (
     SEED_PRIOR,
-    SEED_SD,
-    Array,
+    SeedSpread,
     Standing,
-    pooled_seed_sd,
+    pooled_seed_spread,
     shrunken,
     standing,
 )
 
 DAY = np.repeat(np.arange(5.0), 4)
-WEIGHTS = {"static": 0.6, "dynamic": 0.4}
+RULE = ScoreRule({"static": 0.6, "dynamic": 0.4}, 0.02)
 CALM = np.arange(20) % 2 == 0
 REGIMES = {"calm": CALM, "wild": ~CALM}
+CERTAIN = SeedSpread(0.0, math.inf)
 
 
-def scores(
-    seed: int, *, static: float = 0.0, dynamic: float = 0.0, wide: float | None = None
-) -> dict[str, Array]:
+def scores(seed: int, *, static: float = 0.0, dynamic: float = 0.0) -> dict[str, Array]:
     rng = np.random.default_rng(seed)
-    found = {
+    return {
         "static": rng.normal(static, 5, 20),
-        "static_total": rng.normal(0, 50, 20),
+        "static_total": rng.normal(static, 9, 20),
         "static_day": DAY,
         "dynamic": rng.normal(dynamic, 5, 12),
+        "dynamic_cell": np.arange(12.0) % 3,
     }
-    return found | ({} if wide is None else {"dynamic_x2": rng.normal(wide, 5, 12)})
 
 
 def named(name: str, score: float, se: float) -> Standing:
-    return Standing(name, 0, score, se, 0.0, {}, {}, (score,))
+    return Standing(name, 0, score, se, CERTAIN, {}, {}, (score,))
+
+
+def level(one: dict[str, Array], rows: Any = slice(None)) -> tuple[float, float, list[float]]:
+    """Gain, risk's cost and the cells of one training, by hand."""
+    day, chosen = one["static_day"][rows], np.unique(one["static_day"][rows])
+    specific = [one["static"][rows][day == d].mean() for d in chosen]
+    whole = [one["static_total"][rows][day == d].mean() for d in chosen]
+    cells = [float(one["dynamic"][cell::3].mean()) for cell in range(3)]
+    return float(np.mean(specific)), 0.01 * float(np.var(whole, ddof=1)), cells
 
 
 def test_a_standing_by_hand() -> None:
-    own = [scores(i, static=1.0, dynamic=2.0, wide=3.0) for i in (1, 2)]
-    default = [scores(i, wide=0.0) for i in (3, 4)]
-    found = standing("x", 2, own, default, weights=WEIGHTS, regimes=REGIMES, seed_sd=0.5)
-    static, dynamic, wide = (
-        np.mean([own[i][name] - default[i][name] for i in (0, 1)], axis=0)
-        for name in ("static", "dynamic", "dynamic_x2")
-    )
-    by_day = static.reshape(5, 4).mean(
-        axis=1
-    )  # days of equal size: the mean of days, and their spread
-    errors = (
-        by_day.std(ddof=1) / math.sqrt(5),
-        *(part.std(ddof=1) / math.sqrt(12) for part in (dynamic, wide)),
-    )
-    simulated = (dynamic.mean() + wide.mean()) / 2
+    own = [scores(i, static=1.0, dynamic=2.0) for i in (1, 2)]
+    default = [scores(i) for i in (3, 4)]
+    names = ("small", "usual", "large")
+    spread = SeedSpread(0.5, 8.0)
+    found = standing("x", 2, own, default, rule=RULE, regimes=REGIMES, cells=names, spread=spread)
+    parts = np.mean(
+        [[gain, -cost, *cells] for gain, cost, cells in map(level, own)], axis=0
+    ) - np.mean([[gain, -cost, *cells] for gain, cost, cells in map(level, default)], axis=0)
+    assert list(found.by_part) == ["specific", "risk", *names]
+    assert list(found.by_part.values()) == pytest.approx(parts.tolist())
+    history, simulated = parts[0] + parts[1], parts[2:].mean()
     assert found.by_world == {
-        "static": pytest.approx(static.mean()),
+        "static": pytest.approx(history),
         "dynamic": pytest.approx(simulated),
     }
-    assert found.score == pytest.approx(0.6 * static.mean() + 0.4 * simulated)
-    assert found.order_se == pytest.approx(
-        math.hypot(0.6 * errors[0], 0.4 * (errors[1] + errors[2]) / 2)
-    )
+    assert found.score == pytest.approx(0.6 * history + 0.4 * simulated)
+    error = difference(own, default, RULE).shared_order_error()
+    assert found.order_se == pytest.approx(math.sqrt(error.variance))
     assert found.se == pytest.approx(math.hypot(found.order_se, 0.5 / math.sqrt(2)))
-    assert found.ci95 == pytest.approx(
-        (found.score - 1.96 * found.se, found.score + 1.96 * found.se)
-    )
-    assert found.by_regime == {
-        "all": found.score,
-        "calm": pytest.approx(static[CALM].mean()),
-        "wild": pytest.approx(static[~CALM].mean()),
-        "simulated": pytest.approx(simulated),
-    }
+    low, high = found.ci95
+    assert low + high == pytest.approx(2 * found.score) and high - low > 2 * 1.96 * found.se
+    assert list(found.by_regime) == ["all", "calm", "wild", "simulated"]
+    for name, rows in REGIMES.items():
+        gains = [
+            np.mean([gain - cost for gain, cost, _ in (level(one, rows) for one in side)])
+            for side in (own, default)
+        ]
+        assert found.by_regime[name] == pytest.approx(gains[0] - gains[1])
     assert (found.candidate, found.rung, found.seeds) == ("x", 2, 2)
-    assert np.mean(found.by_seed) == pytest.approx(found.score)
+    assert np.mean(found.by_seed) == pytest.approx(found.score) == found.by_regime["all"]
 
 
 def test_orders_are_paired() -> None:
     """Noise that both designs share is no error: the same orders, moved by one basis point."""
     default = [scores(0)]
-    own = [{name: values + (not name.endswith("day")) for name, values in default[0].items()}]
-    found = standing("x", 0, own, default, weights=WEIGHTS, regimes=REGIMES, seed_sd=0.0)
+    own = [
+        {
+            name: values + ("_day" not in name and "_cell" not in name)
+            for name, values in one.items()
+        }
+        for one in default
+    ]
+    found = standing("x", 0, own, default, rule=RULE, regimes=REGIMES, spread=CERTAIN)
     assert found.score == pytest.approx(1.0) and found.se == pytest.approx(0.0, abs=1e-12)
     assert list(found.by_regime.values()) == pytest.approx([1.0] * 4)
-    alone = standing(
-        "x",
-        0,
-        [scores(1, static=1.0, dynamic=1.0)],
-        default,
-        weights=WEIGHTS,
-        regimes={},
-        seed_sd=0.0,
-    )
+    other = [scores(1, static=1.0, dynamic=1.0)]
+    alone = standing("x", 0, other, default, rule=RULE, regimes={}, spread=CERTAIN)
     assert alone.se > 0.5
 
 
 def test_void_orders_do_not_count() -> None:
     own, default = scores(1, dynamic=1.0), scores(2)
-    whole = standing("x", 0, [own], [default], weights=WEIGHTS, regimes={})
+    whole = standing("x", 0, [own], [default], rule=RULE, regimes={})
     own["dynamic"][3] = default["dynamic"][7] = np.nan
-    found = standing("x", 0, [own], [default], weights=WEIGHTS, regimes={})
-    kept = np.delete(own["dynamic"] - default["dynamic"], [3, 7])
-    assert found.by_world["dynamic"] == pytest.approx(kept.mean()) != whole.by_world["dynamic"]
+    found = standing("x", 0, [own], [default], rule=RULE, regimes={})
+    assert found.by_world["dynamic"] != whole.by_world["dynamic"]
     assert found.by_world["static"] == whole.by_world["static"] and math.isfinite(found.se)
     own["dynamic"][1:] = np.nan
-    assert math.isnan(standing("x", 0, [own], [default], weights=WEIGHTS, regimes={}).score)
+    assert math.isnan(standing("x", 0, [own], [default], rule=RULE, regimes={}).score)
 
 
 @pytest.mark.parametrize("world", ["static", "dynamic"])
 def test_a_world_alone(world: str) -> None:
-    weights = {"static": 0.0, "dynamic": 0.0, world: 1.0}
+    rule = ScoreRule({"static": 0.0, "dynamic": 0.0, world: 1.0}, 0.02)
     own, default = scores(1), scores(2)
     for each in (own, default):
         del each["dynamic" if world == "static" else "static"]
-    found = standing(
-        "x", 0, [own], [default], weights=weights, regimes=REGIMES if world == "static" else {}
-    )
-    assert found.score == pytest.approx((own[world] - default[world]).mean()) == found.by_seed[0]
+    regimes = REGIMES if world == "static" else {}
+    found = standing("x", 0, [own], [default], rule=rule, regimes=regimes)
+    assert found.score == found.by_world[world] == found.by_seed[0]
     assert list(found.by_world) == [world] and ("simulated" in found.by_regime) == (
         world == "dynamic"
     )
 
 
-def test_seeds_differ_by_a_pooled_guess() -> None:
+def test_seeds_differ_by_a_pooled_guess_that_goes_as_trainings_come() -> None:
     trained = [
         replace(named("x", 0.0, 0.1), by_seed=by_seed)
         for by_seed in ((0.0,), (1.0, 3.0), (0.0, 1.0, 2.0))
     ]
-    assert pooled_seed_sd([]) == pooled_seed_sd(trained[:1]) == pytest.approx(SEED_SD)
-    squares, degrees = SEED_PRIOR * SEED_SD**2 + 2.0 + 2.0, SEED_PRIOR + 1 + 2
-    assert pooled_seed_sd(trained) == pytest.approx(math.sqrt(squares / degrees))
+    for nothing in ([], trained[:1]):
+        found = pooled_seed_spread(nothing)
+        assert found.sd == pytest.approx(SEED_SD) and found.degrees == SEED_PRIOR
+    squares = (SEED_PRIOR - 3) * SEED_SD**2 + 2.0 + 2.0
+    assert pooled_seed_spread(trained).sd == pytest.approx(math.sqrt(squares / SEED_PRIOR))
+    twice = pooled_seed_spread([*trained, *trained])
+    assert twice.sd == pytest.approx(math.sqrt(8.0 / 6.0)) and twice.degrees == 6
     many = [
         replace(named(str(i), 0.0, 0.1), by_seed=tuple(np.random.default_rng(i).normal(0, 2, 5)))
         for i in range(200)
     ]
-    assert pooled_seed_sd(many) == pytest.approx(2.0, rel=0.08)
+    assert pooled_seed_spread(many).sd == pytest.approx(2.0, rel=0.08)
 
 
 def test_futility_needs_certainty() -> None:

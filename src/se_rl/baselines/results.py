@@ -52,7 +52,7 @@ def results_table(
             "fee_bps": config.fee_bps,
             "cap": config.max_participation,
         },
-        "methods": {score.name: score.row(twap, bound=bound) for score in scores},
+        "methods": {score.name: score.row(twap, bound=bound, risk=config.risk) for score in scores},
         "spa": {
             "policies": policies,
             "over": "TWAP",

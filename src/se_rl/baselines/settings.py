@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from se_rl.config import option, settings
+from se_rl.records.settings import RISK
 
 SPLITS = ("all", "train", "valid", "test")
 BENCHMARKS = ("vwap", "twap", "arrival")
@@ -45,6 +46,9 @@ class BaselinesConfig:
     fee_bps: float = option(0.0, "fee on every fill", metavar="BPS")
     max_participation: float | None = option(
         None, "cap: share of a bar's volume an order may take", metavar="SHARE"
+    )
+    risk: float = option(
+        RISK, "price of risk: the score loses half of it times the daily variance", metavar="R"
     )
     urgency: float = option(2.0, "kT of the Almgren-Chriss schedule", metavar="KT")
     seed: int = option(0, "seed of the random policies in the self-checks", metavar="N")

@@ -36,6 +36,7 @@ WORTH_AN_OPTION = (
     "twins",
     "agents",
     "static_share",
+    "risk",
     "epsilon",
     "max_designs",
     "max_minutes",

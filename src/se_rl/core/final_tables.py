@@ -5,9 +5,10 @@ simulated markets.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from se_rl.baselines import schedules
 from se_rl.baselines.learned import LearnedBaseline
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import BaselineTask, Fitted, run_baselines
@@ -16,14 +17,16 @@ from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.records.plain import from_plain, to_plain
-from se_rl.records.results import OURS, CheckRow, MethodRow, SimulatedRow
+from se_rl.records.results import OURS, TWAP, CheckRow, MethodRow, SimulatedRow
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl.scoring.final_test import over
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import Open, play
+from se_rl.scoring.score import Array, ScoreRule, Scores, contributions
+from se_rl.scoring.score_summary import gain_of
 from se_rl.scoring.simulated_orders import SimulatedOrders
-from se_rl.scoring.standing import Array
+from se_rl.scoring.static_panel import joined_scores
 from se_rl.seal import Seal
 
 Policies = Mapping[str, Sequence[Open]]
@@ -32,7 +35,10 @@ Policies = Mapping[str, Sequence[Open]]
 
 @dataclass(frozen=True)
 class TestTable:
-    """Every method on the sealed test days, with the self-checks that the table passed."""
+    """Every method on the sealed test days, with the self-checks that the table passed.
+
+    `scores` has what each training seed of a learned method gained over TWAP, order by order.
+    """
 
     __test__ = False  # not a test, whatever pytest thinks of its name
 
@@ -43,6 +49,16 @@ class TestTable:
     by_day: Mapping[str, tuple[int | float, ...]]
     paths: Mapping[str, Mapping[str, tuple[float, ...]]]
     notes: tuple[str, ...] = ()
+    scores: Mapping[str, tuple[Scores, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SimulatedTables:
+    """Every method on fresh simulated orders; `scores` as in the table of the test days."""
+
+    methods: Mapping[str, Mapping[str, SimulatedRow]] = field(default_factory=dict)
+    scores: Mapping[str, tuple[Scores, ...]] = field(default_factory=dict)
+    cells: tuple[str, ...] = ()
 
 
 class LearnedMethods:
@@ -55,6 +71,7 @@ class LearnedMethods:
         self.agents = agents
         self.pa: dict[str, list[Array]] = {}
         self.specific_pa: dict[str, list[Array]] = {}
+        self.scores: dict[str, tuple[Scores, ...]] = {}
 
     def __call__(
         self, task: BaselineTask, dataset: DataSet, fitted: Fitted
@@ -63,12 +80,14 @@ class LearnedMethods:
         scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
         world = StaticWorld(task.data, horizon=task.orders.horizon, scales=scales)
         orders = Episodes(task.orders)
+        twap = task.score(TWAP, schedules.twap(task.orders))
         learned = []
         for name, seeds in self.policies.items():
             runs = tuple(play(world, orders, seed, agents=self.agents) for seed in seeds)
             scores = [Score(name, task.panel, run.record) for run in runs]
             self.pa[name] = [score.pa() for score in scores]
             self.specific_pa[name] = [score.specific_pa() for score in scores]
+            self.scores[name] = tuple(score.over(twap) for score in scores)
             learned.append(LearnedBaseline(name, (), runs))
         return learned
 
@@ -90,6 +109,7 @@ def history_table(
         split="test",
         horizon=config.horizons[0],
         benchmark=benchmark,
+        risk=config.risk,
         seal=seal.text,
     )
     learned = LearnedMethods(policies, agents=agents)
@@ -103,8 +123,11 @@ def history_table(
         if name in learned.specific_pa:
             specific = over(learned.specific_pa[OURS], learned.specific_pa[name], dates)
             row["ours_over_specific"] = to_plain(specific)
+            own = contributions(learned.scores[name], ScoreRule.of(config).on_history())
+            row["score"] = to_plain(gain_of(own))
     kept = ("methods", "days", "orders", "checks", "by_day", "paths", "notes")
-    return from_plain(TestTable, {name: found[name] for name in kept})
+    tested = from_plain(TestTable, {name: found[name] for name in kept})
+    return replace(tested, scores=learned.scores)
 
 
 def market_tables(
@@ -113,11 +136,12 @@ def market_tables(
     *,
     grid: ConstantSchedule,
     say: Callable[[str], None],
-) -> dict[str, dict[str, SimulatedRow]]:
+) -> SimulatedTables:
     """Fresh simulated episodes of the same mix by horizon, beside TWAP and the grid's constant
     schedule.
     """
     tables: dict[str, dict[str, SimulatedRow]] = {}
+    parts: dict[str, list[list[Scores]]] = {}
     for world, episodes in fresh.worlds:
         say(f"simulated markets, orders of {world.horizon} steps")
         constant = execute(world, grid, episodes)
@@ -130,5 +154,11 @@ def market_tables(
             runs = tuple(play(world, episodes, seed) for seed in seeds)
             learned = LearnedBaseline(name, (), runs)
             rows[name] = from_plain(SimulatedRow, learned.whole.summary() | learned.seeds())
+            own = [fresh.scores_of(world, episodes, run) for run in runs]
+            parts.setdefault(name, []).append(own)
         tables[f"{world.horizon} steps"] = rows
-    return tables
+    scores = {}
+    for name, by_world in parts.items():
+        by_seed = zip(*by_world, strict=True)
+        scores[name] = tuple(joined_scores(one) for one in by_seed)
+    return SimulatedTables(tables, scores, cells=fresh.cells)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from se_rl import __version__
 from se_rl.config import to_dict
 from se_rl.core import final_tables
-from se_rl.core.final_tables import TestTable
+from se_rl.core.final_tables import SimulatedTables, TestTable
 from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
 from se_rl.records.fraud import FraudCheck
@@ -27,13 +27,13 @@ from se_rl.records.results import (
     RunTimes,
     SealUsed,
     SeedsUsed,
-    SimulatedRow,
 )
 from se_rl.records.results_file import NoResults, read_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.scoring import final_test
 from se_rl.scoring.play import Open
+from se_rl.scoring.score import Scores
 
 if TYPE_CHECKING:
     from se_rl.core.run import Run
@@ -85,7 +85,7 @@ def write_up(
             checks=checks,
             notes=(note,),
         )
-    results = _results(run, table, champion=champion, dynamic=_dynamic(run, policies))
+    results = _results(run, table, champion=champion, simulated=_simulated(run, policies))
     results = replace(
         results,
         stop_reason=reason,
@@ -108,19 +108,25 @@ def _frauds(checks: Mapping[str, FraudCheck]) -> list[str]:
 
 
 def _results(
-    run: Run, table: TestTable, *, champion: str, dynamic: dict[str, dict[str, SimulatedRow]]
+    run: Run, table: TestTable, *, champion: str, simulated: SimulatedTables
 ) -> RunResults:
     """The record of everything but the words: tables, choice, costs and origin."""
     ladder, config, used = run.search.ladder, run.config, run.budget.usage()
     selection = final_test.selection(ladder, champion, proposed=run.search.proposed)
+    is_default = champion == ladder.default.id
+    scores = final_test.final_scores(
+        _trainings(table, simulated),
+        ladder.rule,
+        cells=simulated.cells,
+        days=table.days,
+        is_default=is_default,
+    )
     facts = {**run.facts, "test_days": table.days, "orders": table.orders}
     return RunResults(
-        final_metrics=final_test.final_metrics(
-            table.methods, is_default=champion == ladder.default.id
-        ),
+        final_metrics=final_test.final_metrics(table.methods, scores, is_default=is_default),
         best=champion,
         baselines=table.methods,
-        dynamic=dynamic,
+        dynamic=simulated.methods,
         designs=DesignCounts(**run.search.counts()),
         spa_p=selection.spa_p_over_twap,
         selection=selection,
@@ -139,6 +145,8 @@ def _results(
         data=from_plain(DataFacts, facts),
         config=to_dict(config),
         checks=table.checks,
+        scores=scores.over_TWAP,
+        score_by_day=scores.by_day,
         by_day=table.by_day,
         paths=table.paths,
         version=__version__,
@@ -147,9 +155,18 @@ def _results(
     )
 
 
-def _dynamic(run: Run, policies: final_tables.Policies) -> dict[str, dict[str, SimulatedRow]]:
+def _trainings(table: TestTable, simulated: SimulatedTables) -> dict[str, list[Scores]]:
+    """What every training seed of each learned method earned in both worlds."""
+    found: dict[str, list[Scores]] = {}
+    for name, history in table.scores.items():
+        dynamic = simulated.scores.get(name) or ({},) * len(history)
+        found[name] = [{**a, **b} for a, b in zip(history, dynamic, strict=True)]
+    return found
+
+
+def _simulated(run: Run, policies: final_tables.Policies) -> SimulatedTables:
     if run.config.worlds == "static":
-        return {}
+        return SimulatedTables()
     fresh = run.training_pool.validation.test_markets()
     return run.training_pool.with_retries(
         lambda: final_tables.market_tables(

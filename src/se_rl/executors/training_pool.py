@@ -38,7 +38,9 @@ from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.sandbox.policy_server import WaitAllowance
 from se_rl.scoring.play import Open
-from se_rl.scoring.standing import Array, Regimes
+from se_rl.scoring.score import Array, ScoreRule
+from se_rl.scoring.score_summary import training_numbers
+from se_rl.scoring.standing import Regimes
 from se_rl.scoring.validation import Validation
 
 T = TypeVar("T")
@@ -140,6 +142,11 @@ class TrainingPool:
         for job, evaluation in self._train(waiting):
             self.archive.add_evaluation(evaluation, key=self.key(job))
             yield job, evaluation, False
+
+    @property
+    def cells(self) -> Mapping[str, Sequence[str]]:
+        """By world the names of the cells that orders are sorted into."""
+        return self.validation.cells
 
     def regimes(self, rung: Rung) -> Regimes:
         """Which pairs of orders belong to which regime."""
@@ -259,10 +266,7 @@ class TrainingPool:
                 raise
             # every time, in a sandbox that is well: the policy's own fault
             return replace(base, reason=f"its policy failed in use: {error}")
-        scores = {}
-        for name, values in arrays.items():
-            if not name.endswith(("_day", "_cell")):
-                scores[name] = mean(values)
+        scores = training_numbers(arrays, ScoreRule.of(self.config))
         if any(not np.isfinite(value) for value in scores.values()):
             return replace(base, reason="every order is void: the policy breaks its markets")
         return replace(
@@ -275,11 +279,6 @@ class TrainingPool:
             curve=self.archive.put_blob(json.dumps(list(trained.curve)).encode()),
             seconds=round(trained.seconds + time.monotonic() - started, 3),
         )
-
-
-def mean(values: Array) -> float:
-    """Mean over the orders that are not void."""
-    return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
 def _failure(trained: TrainedDesign) -> str:

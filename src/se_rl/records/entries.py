@@ -70,10 +70,10 @@ class Evaluation:
     """One training of a design at one rung with one seed, and what its policy scored on validation
     days and episodes.
 
-    `scores` are summary numbers in bps over TWAP (static_specific, static_total, dynamic,
-    dynamic_x2, ...); `arrays` is the blob (npz) of the same per order, `policy` that of the trained
-    weights, `curve` that of the training's rows as JSON. A training that gave no policy has status
-    "failed" and a reason.
+    `scores` are summary numbers in bps over TWAP (score, static, static_total, dynamic, ...);
+    `arrays` is the blob (npz) of the same per order, `policy` that of the trained weights, `curve`
+    that of the training's rows as JSON. A training that gave no policy has status "failed" and a
+    reason.
     """
 
     candidate: str
@@ -101,10 +101,11 @@ class StoredStanding:
     """How a design stands over the default at one rung, in bps: the one place where a score and its
     error are stored.
 
-    `se` holds the errors of orders and of training seeds, `ci95` is its normal interval, `seeds`
-    counts the trainings. `gain` is the score less the first parent's at the same rung, `gain_se`
-    its error on the same orders and seeds; both are None where the parent does not stand there. The
-    default itself stands at 0 for certain.
+    `se` holds the errors of orders and of training seeds, `ci95` is its interval, `seeds` counts
+    the trainings. `gain` is the score less the first parent's at the same rung, `gain_se` its error
+    on the same orders and seeds; both are None where the parent does not stand there. `by_part`
+    splits the score: gain and risk on history, every cell of simulated orders. The default itself
+    stands at 0 for certain.
     """
 
     candidate: str
@@ -117,6 +118,7 @@ class StoredStanding:
     by_world: Mapping[str, float]
     gain: float | None = None
     gain_se: float | None = None
+    by_part: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from se_rl.records.fraud import FraudCheck
+from se_rl.records.gains import UNKNOWN, Bounds, Gain, ScoreSummary
 
 RESULTS_VERSION = 1
 """The form of results.json that this se-rl writes; a file without `schema_version` has this form
@@ -27,29 +28,6 @@ naive reward.
 TWAP = "TWAP"
 BOUND = "foresight bound"
 """The row that knows the future: a bound, not a policy."""
-
-Bounds = tuple[float, float]
-UNKNOWN: Bounds = (math.nan, math.nan)
-
-
-@dataclass(frozen=True)
-class Gain:
-    """A mean difference on the same orders, with its standard error and 95 % interval."""
-
-    mean: float = math.nan
-    se: float = math.nan
-    ci95: Bounds = UNKNOWN
-    detectable: float | None = None
-    orders: int | None = None
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether there were enough days for an interval."""
-        return math.isfinite(self.ci95[0]) and math.isfinite(self.ci95[1])
-
-
-NO_GAIN = Gain(0.0, 0.0, (0.0, 0.0))
-"""What a design gains over itself."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +52,7 @@ class MethodRow(OrderMetrics):
     """One method on the sealed test days; `ours_over` is what our design gains over it on the same
     orders.
 
-    The parts by seed are those of learned methods.
+    `score` is gain less risk on these days alone. The parts by seed are those of learned methods.
     """
 
     PA_gross: float | None = None
@@ -83,6 +61,8 @@ class MethodRow(OrderMetrics):
     over_TWAP_common: Gain = field(default_factory=Gain)
     over_TWAP_specific: Gain = field(default_factory=Gain)
     over_TWAP_full_bars: Gain | None = None
+    score: Gain | None = None
+    tracking_error: float | None = None
     capture: float | None = None
     over_TWAP_by_seed: tuple[float, ...] | None = None
     seed_sd: float | None = None
@@ -93,7 +73,10 @@ class MethodRow(OrderMetrics):
 
 @dataclass(frozen=True)
 class FinalMetrics:
-    """Our design on the sealed test days, over TWAP and over the default PPO."""
+    """Our design on the sealed test days, over TWAP and over the default PPO.
+
+    `score` and `score_over_default` are gain less risk on these days and on fresh simulated orders.
+    """
 
     PA: float = math.nan
     PA_std: float = math.nan
@@ -106,6 +89,8 @@ class FinalMetrics:
     over_TWAP_common: Gain = field(default_factory=Gain)
     over_default: Gain = field(default_factory=Gain)
     over_default_specific: Gain = field(default_factory=Gain)
+    score: ScoreSummary = field(default_factory=ScoreSummary)
+    score_over_default: ScoreSummary = field(default_factory=ScoreSummary)
 
 
 @dataclass(frozen=True)
@@ -173,12 +158,13 @@ class FinalistRow:
     ci95: Bounds = UNKNOWN
     by_seed: tuple[float, ...] = ()
     by_world: Mapping[str, float] = field(default_factory=dict)
+    by_part: Mapping[str, float] = field(default_factory=dict)
     rungs: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Gain over TWAP at each training budget, of the best design and of the default."""
+    """The score over TWAP at each training budget, of the best design and of the default."""
 
     work: tuple[float, ...] = ()
     best: tuple[float, ...] = ()
@@ -254,7 +240,11 @@ class RunTimes:
 
 @dataclass(frozen=True)
 class RunResults:
-    """Everything that a finished run states; what is written as results.json."""
+    """Everything that a finished run states; what is written as results.json.
+
+    `scores` has the score over TWAP of every learned method, `score_by_day` the same as the mean of
+    as many numbers as there are test days: what comparisons of runs are paired by.
+    """
 
     schema_version: int = RESULTS_VERSION
     final_metrics: FinalMetrics = field(default_factory=FinalMetrics)
@@ -277,6 +267,8 @@ class RunResults:
     config: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     checks: tuple[CheckRow, ...] = ()
+    scores: Mapping[str, ScoreSummary] = field(default_factory=dict)
+    score_by_day: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     by_day: Mapping[str, tuple[int | float, ...]] = field(default_factory=dict)
     paths: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     version: str = ""

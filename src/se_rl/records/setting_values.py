@@ -33,7 +33,7 @@ ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("sizes gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
     ("static_share gae_lambda initial_alpha replay", _within(0.0, 1.0), "a number from 0 to 1"),
-    ("usd_in usd_out", _within(0.0, float_info.max), "a number, 0 or more"),
+    ("risk usd_in usd_out", _within(0.0, float_info.max), "a number, 0 or more"),
 )
 """Which values settings may have, and how to say so."""
 

@@ -20,10 +20,11 @@ RUN_COLUMNS = (
     "designs",
     "valid",
     "test PA",
-    "over default",
+    "PA over default",
+    "score over default",
     "95 % CI",
 )
-ARM_COLUMNS = ("arm", "runs", "mean", "95 % CI", "by seed")
+ARM_COLUMNS = ("arm", "runs", "score", "95 % CI", "by seed", "PA")
 TEST_COLUMNS = ("arms", "difference", "95 % CI", "p")
 
 
@@ -36,7 +37,7 @@ def print_comparison(comparison: Comparison, *, console: Console | None = None) 
     console.print(text_table("arms over the default, bps", ARM_COLUMNS, arms))
     if comparison.tests:
         tests = map(_test, comparison.tests)
-        console.print(text_table("differences between arms, bps", TEST_COLUMNS, tests))
+        console.print(text_table("differences between arms in score, bps", TEST_COLUMNS, tests))
     fair = "" if comparison.equal_budget else "; the runs' BUDGETS DIFFER: this is no fair test"
     say(console, comparison.basis, style="dim")
     say(console, f"SPA p that no arm beats TWAP: {p_value(comparison.spa_p)}{fair}", style="dim")
@@ -52,13 +53,15 @@ def _run(run: ComparedRun) -> tuple[Any, ...]:
         signed(run.score_valid),
         number(run.final.PA),
         signed(run.over_default.mean),
-        interval(run.over_default.ci95),
+        signed(run.score_over_default.mean),
+        interval(run.score_over_default.ci95),
     )
 
 
 def _arm(arm: ArmResult) -> tuple[Any, ...]:
     by_seed = ", ".join(map(signed, arm.by_seed))
-    return arm.arm, arm.runs, signed(arm.mean), interval(arm.ci95), by_seed
+    pa = signed(arm.over_default)
+    return arm.arm, arm.runs, signed(arm.mean), interval(arm.ci95), by_seed, pa
 
 
 def _test(test: ArmDifference) -> tuple[str, ...]:

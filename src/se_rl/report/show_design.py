@@ -15,8 +15,8 @@ from rich.console import Console
 
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, StoredStanding
+from se_rl.records.gains import Gain
 from se_rl.records.plain import to_plain
-from se_rl.records.results import Gain
 from se_rl.report.console import heading, say, source, stdout_console, text_table
 from se_rl.report.design_rows import DesignRow, curves, design_rows, prompt_of
 from se_rl.report.design_table import design_table

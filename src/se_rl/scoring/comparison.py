@@ -13,23 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from se_rl.config import ConfigError
+from se_rl.records.gains import Bounds, Gain
 from se_rl.records.results import (
     OURS,
     STRONG,
-    TWAP,
-    Bounds,
     DesignCounts,
     FinalMetrics,
-    Gain,
     LearningCurve,
     RunResults,
 )
-from se_rl.records.results_file import read_results
-from se_rl.records.run_folder import RunFolder
-from se_rl.scoring.final_test import over
+from se_rl.scoring.comparable import comparable_results
+from se_rl.scoring.score import Array, Block, Contributions
 from se_rl.scoring.sealed_draws import difference, over_draws
-from se_rl.scoring.standing import Array
 from se_rl.scoring.statistics import Estimate, clustered_mean, spa_p_value
 from se_rl.seal import seal_digest
 
@@ -49,8 +44,9 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """One run of a comparison; `simulated_over_default` is by order size, `by_day` holds the means
-    of the test days, `seal` is the digest of the run's seal.
+    """One run of a comparison; gains `over_default` are price advantages, `score_over_default` is
+    gain less risk. `score_by_day` is the score over TWAP as a mean over test days, `seal` the
+    digest of the run's seal.
     """
 
     name: str
@@ -62,19 +58,20 @@ class ComparedRun:
     final: FinalMetrics
     over_TWAP: Gain
     over_default: Gain
-    simulated_over_default: Mapping[str, float]
+    score_over_default: Gain
+    simulated_over_default: float
     learning: LearningCurve
     tokens: int
     minutes: float
     spa_p: float
-    by_day: Mapping[str, tuple[int | float, ...]]
+    score_by_day: Mapping[str, tuple[float, ...]]
     seal: str = ""
 
 
 @dataclass(frozen=True)
 class ArmResult:
-    """An arm over its seeds: the mean gain over the default with the errors of days and of runs
-    together.
+    """An arm over its seeds: the mean score over the default with the errors of days and of runs
+    together; `over_default` is the mean price advantage over it.
     """
 
     arm: str
@@ -82,6 +79,7 @@ class ArmResult:
     mean: float
     ci95: Bounds
     by_seed: tuple[float, ...]
+    over_default: float
     score_valid: float
     simulated: float
     tokens: float
@@ -89,7 +87,7 @@ class ArmResult:
 
 @dataclass(frozen=True)
 class ArmDifference:
-    """What arm `a` gains over arm `b`: paired by test day where the runs have the same days."""
+    """What arm `a` scores over arm `b`: paired by test day where the runs have the same days."""
 
     a: str
     b: str
@@ -134,9 +132,7 @@ def compare(places: Sequence[Path]) -> Comparison:
     Runs on a synthetic set with different seals have different test days: they are compared over
     runs, without SPA.
     """
-    _refuse_twice(places)
-    results = [read_results(RunFolder(place).results) for place in places]
-    _require_same_data(results, places)
+    results = comparable_results(places)
     same_days = all(run.data.sha256 == results[0].data.sha256 for run in results)
     rows = [_compared(run, place) for run, place in zip(results, places, strict=True)]
     by_arm: dict[str, list[ComparedRun]] = {}
@@ -147,12 +143,12 @@ def compare(places: Sequence[Path]) -> Comparison:
     days = {arm: _mean_by_day(own) for arm, own in by_arm.items()}
     tests = [_difference(a, b, days[a] - days[b]) for a, b in combinations(days, 2)]
     groups = [_arm_result(arm, own) for arm, own in by_arm.items()]
-    twap = np.array(results[0].by_day[TWAP])
+    columns = np.stack(list(days.values()), axis=1)  # [day, arm]
     return Comparison(
         runs=tuple(rows),
         groups=tuple(groups),
         tests=tuple(tests),
-        spa_p=spa_p_value(twap, np.stack(list(days.values()), axis=1)),
+        spa_p=spa_p_value(np.zeros(len(columns)), columns),
         sentence=_sentence(groups, tests),
         equal_budget=_have_equal_budgets(results),
         basis=PAIRED,
@@ -171,9 +167,9 @@ def _over_runs(
     found: dict[str, Estimate] = {}
     groups = []
     for arm, own in by_arm.items():
-        gains = [row.over_default for row in own]
+        gains = [row.score_over_default for row in own]
         seals = [row.seal for row in own]
-        one = over_draws(gains, seals, days=len(own[0].by_day[OURS]))
+        one = over_draws(gains, seals, days=len(own[0].score_by_day[OURS]))
         found[arm] = one
         groups.append(_arm_of_runs(arm, own, mean=one.mean, ci95=one.ci95))
     tests = []
@@ -191,37 +187,9 @@ def _over_runs(
     )
 
 
-def _refuse_twice(places: Sequence[Path]) -> None:
-    seen = set()
-    for place in places:
-        if place.resolve() in seen:
-            raise ConfigError(f"{place} is given twice; a run counts once")
-        seen.add(place.resolve())
-
-
-def _require_same_data(results: Sequence[RunResults], places: Sequence[Path]) -> None:
-    for run, place in zip(results, places, strict=True):
-        if not _is_same_data(run, results[0]):
-            raise ConfigError(
-                f"{place} used other data than {places[0]}; compare runs on the same data"
-            )
-
-
-def _is_same_data(run: RunResults, other: RunResults) -> bool:
-    """Whether two runs used the same data; synthetic sets may differ by the seal of later days."""
-    one, two = run.data, other.data
-    if one.sha256 == two.sha256:
-        return True
-    if not (one.synthetic and two.synthetic and one.train_sha256):
-        return False
-    return one.train_sha256 == two.train_sha256 and run.seal.text != other.seal.text
-
-
 def _compared(run: RunResults, place: Path) -> ComparedRun:
     best = run.finalist(run.best)
-    simulated = {}
-    for size, table in run.dynamic.items():
-        simulated[size] = table[OURS].saved_bps - table[STRONG].saved_bps
+    score = run.final_metrics.score_over_default
     return ComparedRun(
         name=str(place),
         arm=arm_of(run.config),
@@ -232,42 +200,45 @@ def _compared(run: RunResults, place: Path) -> ComparedRun:
         final=run.final_metrics,
         over_TWAP=run.final_metrics.over_TWAP,
         over_default=run.final_metrics.over_default,
-        simulated_over_default=simulated,
+        score_over_default=score.score,
+        simulated_over_default=score.simulated.mean,
         learning=run.learning,
         tokens=run.llm.tokens_in + run.llm.tokens_out,
         minutes=run.times.minutes,
         spa_p=run.spa_p,
-        by_day={name: run.by_day[name] for name in (OURS, STRONG)},
+        score_by_day={name: run.score_by_day[name] for name in (OURS, STRONG)},
         seal=seal_digest(run.seal.text),
     )
 
 
 def _mean_by_day(rows: Sequence[ComparedRun]) -> Array:
-    """Our design's price advantage by test day, the mean of an arm's runs."""
-    return np.mean([row.by_day[OURS] for row in rows], axis=0)
+    """Our design's score by test day, the mean of an arm's runs."""
+    return np.mean([row.score_by_day[OURS] for row in rows], axis=0)
 
 
 def _arm_result(arm: str, rows: Sequence[ComparedRun]) -> ArmResult:
     """An arm over its seeds; three searches that found the same design had one
     chance, not three.
     """
-    values = np.array([row.over_default.mean for row in rows])
-    ours = [np.array(row.by_day[OURS]) for row in rows]
-    strong = [np.array(row.by_day[STRONG]) for row in rows]
-    found = over(ours, strong, np.arange(len(ours[0]))) if len(rows) > 1 else rows[0].over_default
-    return _arm_of_runs(arm, rows, mean=float(values.mean()), ci95=found.ci95)
+    if len(rows) == 1:
+        alone = rows[0].score_over_default
+        return _arm_of_runs(arm, rows, mean=alone.mean, ci95=alone.ci95)
+    ours = np.array([row.score_by_day[OURS] for row in rows])  # [run, day]
+    strong = np.array([row.score_by_day[STRONG] for row in rows])
+    found = Contributions((Block("static", "score", 1.0, ours - strong),)).estimate()
+    return _arm_of_runs(arm, rows, mean=found.mean, ci95=found.ci95)
 
 
 def _arm_of_runs(arm: str, rows: Sequence[ComparedRun], *, mean: float, ci95: Bounds) -> ArmResult:
-    simulated = [row.simulated_over_default.get("x1", math.nan) for row in rows]
     return ArmResult(
         arm=arm,
         runs=len(rows),
         mean=mean,
         ci95=ci95,
-        by_seed=tuple(row.over_default.mean for row in rows),
+        by_seed=tuple(row.score_over_default.mean for row in rows),
+        over_default=float(np.mean([row.over_default.mean for row in rows])),
         score_valid=float(np.mean([row.score_valid for row in rows])),
-        simulated=float(np.mean(simulated)),
+        simulated=float(np.mean([row.simulated_over_default for row in rows])),
         tokens=float(np.mean([row.tokens for row in rows])),
     )
 
@@ -282,7 +253,7 @@ def _difference(a: str, b: str, by_day: Array) -> ArmDifference:
 def _sentence(groups: Sequence[ArmResult], tests: Sequence[ArmDifference]) -> str:
     """Who is ahead, and whether that is shown: a control that wins is named first."""
     best = max(groups, key=lambda group: group.mean)
-    gain = f"{best.mean:+.2f} bps over the default PPO on test days"
+    gain = f"a score of {best.mean:+.2f} bps over the default PPO on test days"
     if len(groups) == 1:
         return f"{best.arm}: {gain}, {best.runs} runs"
     if best.mean <= 0.0:

@@ -8,7 +8,8 @@ from typing import Any, Protocol
 from se_rl.records.entries import Evaluation
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
-from se_rl.scoring.standing import Array, Regimes
+from se_rl.scoring.score import Array
+from se_rl.scoring.standing import Regimes
 
 
 class Evaluator(Protocol):
@@ -22,6 +23,11 @@ class Evaluator(Protocol):
 
     def arrays(self, evaluation: Evaluation) -> dict[str, Array]:
         """The scores of an evaluation, a number per pair of orders."""
+        ...
+
+    @property
+    def cells(self) -> Mapping[str, Sequence[str]]:
+        """By world the names of the cells that orders are sorted into."""
         ...
 
     def regimes(self, rung: Rung) -> Regimes:

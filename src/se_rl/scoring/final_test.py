@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.records.entries import Candidate, Evaluation
+from se_rl.records.gains import NO_GAIN, NO_SCORE_GAIN, Gain, ScoreSummary
 from se_rl.records.results import (
-    NO_GAIN,
     OURS,
     STRONG,
     FinalistRow,
     FinalMetrics,
-    Gain,
     LearningCurve,
     MethodRow,
     RunResults,
@@ -28,17 +28,66 @@ from se_rl.records.results import (
 )
 from se_rl.records.rungs import Rung
 from se_rl.scoring.ladder import Ladder
-from se_rl.scoring.standing import SEED_SD, Array
+from se_rl.scoring.score import (
+    SEED_SD,
+    Array,
+    Contributions,
+    ScoreRule,
+    Scores,
+    contributions,
+    difference,
+)
+from se_rl.scoring.score_summary import score_summary
 from se_rl.scoring.statistics import (
-    Estimate,
+    Component,
     clustered_mean,
-    day_means,
+    combined,
     selection_hurdle,
     spa_p_value,
 )
 
+SPA_UNITS = 250
+"""Units that simulated episodes are dealt out to, at most, where there is no history."""
 
-def final_metrics(methods: Mapping[str, MethodRow], *, is_default: bool) -> FinalMetrics:
+
+@dataclass(frozen=True)
+class FinalScores:
+    """The scores of the learned methods on the sealed test days and fresh simulated orders."""
+
+    over_TWAP: Mapping[str, ScoreSummary]
+    over_default: ScoreSummary
+    by_day: Mapping[str, tuple[float, ...]]
+
+
+def final_scores(
+    trainings: Mapping[str, Sequence[Scores]],
+    rule: ScoreRule,
+    *,
+    cells: Sequence[str],
+    days: int,
+    is_default: bool,
+) -> FinalScores:
+    """Every learned method's score over TWAP, and ours over the default PPO, training by training.
+
+    Where ours is the default it gains exactly nothing.
+    """
+    over_twap = {}
+    for name, own in trainings.items():
+        over_twap[name] = score_summary(own, rule, cells=cells)
+    n = min(len(trainings[OURS]), len(trainings[STRONG]))
+    ours, strong = trainings[OURS][:n], trainings[STRONG][:n]
+    both = contributions([*ours, *strong], rule)
+    parts = {OURS: both.part(slice(0, n)), STRONG: both.part(slice(n, 2 * n))}
+    over_default = NO_SCORE_GAIN
+    if not is_default:
+        over_default = score_summary(ours, rule, other=strong, cells=cells)
+    by_day = {name: tuple(part.spread_over(days).tolist()) for name, part in parts.items()}
+    return FinalScores(over_twap, over_default, by_day)
+
+
+def final_metrics(
+    methods: Mapping[str, MethodRow], scores: FinalScores, *, is_default: bool
+) -> FinalMetrics:
     """Our row of the test days, and what it gains over the default PPO: exactly nothing where it is
     the default.
     """
@@ -55,6 +104,8 @@ def final_metrics(methods: Mapping[str, MethodRow], *, is_default: bool) -> Fina
         over_TWAP_common=ours.over_TWAP_common,
         over_default=NO_GAIN if is_default else strong.ours_over or Gain(),
         over_default_specific=NO_GAIN if is_default else strong.ours_over_specific or Gain(),
+        score=scores.over_TWAP[OURS],
+        score_over_default=scores.over_default,
     )
 
 
@@ -67,66 +118,74 @@ def over(ours: Sequence[Array], theirs: Sequence[Array], dates: npt.NDArray[np.i
     pairs = list(zip(ours, theirs, strict=False))
     by_day = clustered_mean(np.mean([a - b for a, b in pairs], axis=0), dates)
     seeds = np.array([a.mean() - b.mean() for a, b in pairs])  # [seed]
-    several = len(seeds) > 1
-    luck = float(np.var(seeds, ddof=1)) / len(seeds) if several else SEED_SD**2
+    luck = Component(SEED_SD**2, np.inf)
+    if len(seeds) > 1:
+        luck = Component(float(np.var(seeds, ddof=1)) / len(seeds), len(seeds) - 1)
     # se^2 = se_days^2 + var_seeds / n
-    variance = by_day.se**2 + luck
-    # Welch: degrees = (sum of variances)^2 / sum of (variance^2 / degrees)
-    doubt = by_day.se**4 / max(1, by_day.days - 1)
-    doubt = doubt + (luck**2 / (len(seeds) - 1) if several else 0.0)
-    degrees = int(variance**2 / doubt) if doubt > 0.0 else by_day.days - 1
-    found = Estimate(by_day.mean, math.sqrt(variance), degrees + 1)
+    days = Component(by_day.se**2, max(1, by_day.days - 1))
+    found = combined(by_day.mean, [days, luck])
     return Gain(found.mean, found.se, found.ci95)
 
 
 def selection(ladder: Ladder, champion: str, *, proposed: int) -> Selection:
-    """What the choice among so many designs must be held against, on the validation days that the
-    search saw.
+    """What the choice among so many designs must be held against, on the validation days and
+    simulated episodes that the search saw.
     """
-    columns, default = _scores_by_day(ladder)
-    over_twap = over_default = hurdle = float("nan")
-    if columns and default is not None:
-        over_twap = _spa(np.zeros(len(default)), columns)
-        over_default = _spa(default, columns)
+    over_twap = _screened(ladder, over_default=False)
+    over_default = _screened(ladder, over_default=True)
+    hurdle = float("nan")
     standing = ladder.longest(champion)
     if standing and champion != ladder.default.id:
         hurdle = selection_hurdle(standing.se, proposed)
     return Selection(
         tried=proposed,
-        scored=len(columns),
+        scored=len(over_twap),
         hurdle_bps=hurdle,
         score_minus_hurdle_bps=standing.score - hurdle if standing else float("nan"),
-        spa_p_over_twap=over_twap,
-        spa_p_over_default=over_default,
-        on="validation days of the search, history, specific part",
+        spa_p_over_twap=_spa(over_twap),
+        spa_p_over_default=_spa(over_default),
+        on="validation days and simulated episodes of the search, score",
     )
 
 
-def _scores_by_day(ladder: Ladder) -> tuple[list[Array], Array | None]:
-    """The screened designs' scores on history by day, and the default's."""
+def _screened(ladder: Ladder, *, over_default: bool) -> list[Array]:
+    """The screened designs' scores, over TWAP or over the default, spread over the days."""
+    screen = ladder.rungs.screen.index
+    default = ladder.evaluations.get((ladder.default.id, screen), {})
     columns: list[Array] = []
-    default = None
     for (name, rung), by_seed in ladder.evaluations.items():
-        if rung != ladder.rungs.screen.index or not all(e.ok for e in by_seed.values()):
+        seeds = [seed for seed in by_seed if seed in default]
+        if rung != screen or name == ladder.default.id or not seeds:
             continue
-        scores = [ladder.scores(e) for e in by_seed.values()]
-        if "static" not in scores[0]:
+        if not all(e.ok for e in (*by_seed.values(), *default.values())):
             continue
-        mean = np.mean([one["static"] for one in scores], axis=0)  # [order]
-        by_day = day_means(mean, scores[0]["static_day"].astype(np.int64))
-        if name == ladder.default.id:
-            default = by_day
-        else:
-            columns.append(by_day)
-    return columns, default
+        own = [ladder.scores(by_seed[seed]) for seed in seeds]
+        theirs = [ladder.scores(default[seed]) for seed in seeds]
+        found = contributions(own, ladder.rule)
+        if over_default:
+            found = difference(own, theirs, ladder.rule)
+        if math.isfinite(found.score):
+            columns.append(found.spread_over(_units(found)))
+    return columns
 
 
-def _spa(benchmark: Array, columns: Sequence[Array]) -> float:
-    """SPA among the designs that do differ from the benchmark: rounding errors have no variance to
-    studentise by.
+def _units(found: Contributions) -> int:
+    """As many units as history has days; without history some number of them."""
+    first = found.blocks[0]
+    if first.world == "static":
+        return first.values.shape[1]
+    return min(SPA_UNITS, sum(block.values.shape[1] for block in found.blocks))
+
+
+def _spa(columns: Sequence[Array]) -> float:
+    """The chance that no column's mean is above 0, among those that are not 0 throughout: rounding
+    errors have no variance to studentise by.
     """
-    unlike = [column for column in columns if not np.allclose(column, benchmark)]
-    return spa_p_value(benchmark, np.stack(unlike, axis=1)) if unlike else 1.0
+    if not columns:
+        return float("nan")
+    nothing = np.zeros(len(columns[0]))
+    unlike = [column for column in columns if not np.allclose(column, nothing)]
+    return spa_p_value(nothing, np.stack(unlike, axis=1)) if unlike else 1.0
 
 
 def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, ...]:
@@ -147,6 +206,7 @@ def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, 
             ci95=last.ci95,
             by_seed=tuple(last.by_seed),
             by_world=dict(last.by_world),
+            by_part=dict(last.by_part),
             rungs=rungs,
         )
         rows.append(row)
@@ -154,9 +214,7 @@ def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, 
 
 
 def learning(ladder: Ladder, name: str) -> LearningCurve:
-    """Gain over TWAP at each budget, of a design and of the default: the score's own weights, all
-    seeds.
-    """
+    """The score over TWAP at each budget, of a design and of the default: the mean of all seeds."""
     rungs = [rung for rung in ladder.rungs if (name, rung.index) in ladder.evaluations]
     return LearningCurve(
         work=tuple(rung.work for rung in rungs),
@@ -166,15 +224,10 @@ def learning(ladder: Ladder, name: str) -> LearningCurve:
 
 
 def _level(ladder: Ladder, name: str, rung: Rung) -> float:
-    """The weighted gain over TWAP of a design's trainings at a rung; NaN without any."""
+    """The score over TWAP of a design's trainings at a rung; NaN without any."""
     by_seed = ladder.evaluations.get((name, rung.index), {})
-    done = [evaluation.scores for evaluation in by_seed.values() if evaluation.ok]
-    parts = []
-    for world, weight in ladder.config.weights.items():
-        if weight and done:
-            mean = np.mean([scores[world] for scores in done if world in scores])
-            parts.append(weight * mean)
-    return float(sum(parts)) if parts else float("nan")
+    done = [ladder.scores(evaluation) for evaluation in by_seed.values() if evaluation.ok]
+    return contributions(done, ladder.rule).score if done else float("nan")
 
 
 def verdict(results: RunResults, champion: Candidate, default: str) -> str:
@@ -188,9 +241,13 @@ def verdict(results: RunResults, champion: Candidate, default: str) -> str:
             f"No design beat the default: {none} at three times the search's budget; "
             f"the {where} were opened for the default."
         )
-    gain, twap = results.final_metrics.over_default, results.final_metrics.over_TWAP
-    claim = f"design {champion.id} {_with_interval(gain)} bps over the default PPO on {where}"
-    return f"{_state(gain)}: {claim}; over TWAP {_with_interval(twap)}."
+    metrics = results.final_metrics
+    gain = metrics.score_over_default.score
+    claim = (
+        f"design {champion.id} scores {_with_interval(gain)} bps over the default PPO on {where}"
+    )
+    parts = f"price advantage {_with_interval(metrics.over_default)} over the default"
+    return f"{_state(gain)}: {claim}; {parts}, {_with_interval(metrics.over_TWAP)} over TWAP."
 
 
 def _state(gain: Gain) -> str:

@@ -17,7 +17,15 @@ from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import FUTILITY_SEEDS, RunConfig
 from se_rl.scoring.evaluator import Evaluator, Journal
-from se_rl.scoring.standing import SEED_SD, Array, Standing, pooled_seed_sd, shrunken, standing
+from se_rl.scoring.score import Array, ScoreRule
+from se_rl.scoring.standing import (
+    GUESS,
+    SeedSpread,
+    Standing,
+    pooled_seed_spread,
+    shrunken,
+    standing,
+)
 
 FUTILE = "behind the default beyond doubt"
 OUTRANKED = "not among the best of its batch"
@@ -43,6 +51,7 @@ class Ladder:
     ) -> None:
         self.config = config
         self.rungs = config.rungs
+        self.rule = ScoreRule.of(config)
         self.journal = journal
         self.evaluator = evaluator
         self.default = default
@@ -52,7 +61,7 @@ class Ladder:
         self.standings: dict[tuple[str, int], Standing] = {}
         self.failures: dict[str, str] = {}
         self._stores = stores
-        self._seed_sd: dict[int, float] = {}
+        self._spread: dict[int, SeedSpread] = {}
         self._arrays: dict[str, dict[str, Array]] = {}
 
     # climbing
@@ -164,11 +173,16 @@ class Ladder:
             self._arrays[evaluation.arrays] = self.evaluator.arrays(evaluation)
         return self._arrays[evaluation.arrays]
 
+    @property
+    def cells(self) -> Sequence[str]:
+        """The names of the cells of simulated orders."""
+        return self.evaluator.cells.get("dynamic", ())
+
     def stored_standing(self, name: str, rung: Rung) -> StoredStanding:
         """How a design stands at a rung, with its gain over its parent, as reports read it."""
         own = self.standings[name, rung.index]
         if name == self.default.id:  # it differs from itself by nothing, for certain
-            own = replace(own, seed_sd=0.0)
+            own = replace(own, spread=SeedSpread(0.0, GUESS.degrees))
         gain = self._over_parent(self.climbed[name], rung)
         return StoredStanding(
             name,
@@ -181,6 +195,7 @@ class Ladder:
             dict(own.by_world),
             gain.score if gain else None,
             gain.se if gain else None,
+            dict(own.by_part),
         )
 
     # how they stand
@@ -204,10 +219,10 @@ class Ladder:
             elif broken or one is not None:
                 self.standings.pop((name, rung.index), None)
                 self.failures.setdefault(name, broken[0] if broken else INCOMPARABLE)
-        spread = pooled_seed_sd([s for name, s in found.items() if name != self.default.id])
-        self._seed_sd[rung.index] = spread
+        spread = pooled_seed_spread([s for name, s in found.items() if name != self.default.id])
+        self._spread[rung.index] = spread
         for name, one in found.items():
-            self.standings[name, rung.index] = replace(one, seed_sd=spread)
+            self.standings[name, rung.index] = replace(one, spread=spread)
         if self._stores:
             self._store(found, rung)
 
@@ -230,9 +245,10 @@ class Ladder:
             rung.index,
             [self.scores(own[s]) for s in seeds],
             [self.scores(theirs[s]) for s in seeds],
-            weights=self.config.weights,
+            rule=self.rule,
             regimes=self.evaluator.regimes(rung),
-            seed_sd=self._seed_sd.get(rung.index, SEED_SD),
+            cells=self.cells,
+            spread=self._spread.get(rung.index, GUESS),
         )
 
     def _over_parent(self, candidate: Candidate, rung: Rung) -> Standing | None:

@@ -16,7 +16,9 @@ import numpy.typing as npt
 from se_rl.data.market_data import MarketData
 from se_rl.environments.metrics import BPS, Metrics, price_advantage
 from se_rl.environments.task import SELL, ExecutionRecord, Orders, WindowBenchmarks
-from se_rl.scoring.statistics import Estimate, clustered_mean
+from se_rl.records.settings import RISK
+from se_rl.scoring.score import ScoreRule, contributions, tracking_error
+from se_rl.scoring.statistics import Estimate, clustered_mean, combined
 
 Array = npt.NDArray[np.float64]
 TableRow = dict[str, Any]
@@ -100,6 +102,14 @@ class Score:
         """The rest of it: what the choice of moments for this very symbol earned."""
         return self.pa(gross=True) - self.common_pa()
 
+    def over(self, reference: Score) -> dict[str, Array]:
+        """The gain over another policy per order as a score of history reads it."""
+        return {
+            "static": self.specific_pa() - reference.specific_pa(),
+            "static_total": self.pa() - reference.pa(),
+            "static_day": self.panel.day.astype(np.float64),
+        }
+
     def estimate(
         self, values: Array | None = None, *, where: npt.NDArray[np.bool_] | None = None
     ) -> Estimate:
@@ -109,13 +119,17 @@ class Score:
             return clustered_mean(kept, self.panel.day)
         return clustered_mean(kept[where], self.panel.day[where])
 
-    def row(self, reference: Score, *, bound: Score | None = None) -> TableRow:
-        """The row of a results table: metrics, both sides apart, and paired differences to TWAP."""
+    def row(self, reference: Score, *, bound: Score | None = None, risk: float = RISK) -> TableRow:
+        """The row of a results table: metrics, both sides apart, and paired differences to TWAP.
+
+        `score` is gain less risk on these days, `tracking_error` the whole gain's deviation by day.
+        """
         pa = self.pa()
         side = self.panel.orders.side
-        difference = pa - reference.pa()
+        gained = self.over(reference)
+        difference = gained["static_total"]
+        specific = gained["static"]
         common = self.common_pa() - reference.common_pa()
-        specific = self.specific_pa() - reference.specific_pa()
         row: TableRow = self._summary(np.ones(len(pa), np.bool_))
         row["PA_gross"] = float(self.pa(gross=True).mean())
         row["by_side"] = {
@@ -124,14 +138,17 @@ class Score:
         row["over_TWAP"] = _estimate_row(self.estimate(difference))
         row["over_TWAP_common"] = _estimate_row(self.estimate(common))
         row["over_TWAP_specific"] = _estimate_row(self.estimate(specific))
+        found = contributions([gained], ScoreRule({"static": 1.0, "dynamic": 0.0}, risk))
+        row["score"] = _estimate_row(combined(found.score, [found.order_error()]))
+        row["tracking_error"] = tracking_error([difference], gained["static_day"])
         full = self.panel.full_bars
         if full.any():
             row["over_TWAP_full_bars"] = _estimate_row(self.estimate(difference, where=full)) | {
                 "orders": int(full.sum())
             }
         if bound is not None:
-            gained = bound.pa().mean() - reference.pa().mean()
-            row["capture"] = float(difference.mean() / gained) if gained > 0 else float("nan")
+            most = bound.pa().mean() - reference.pa().mean()
+            row["capture"] = float(difference.mean() / most) if most > 0 else float("nan")
         return row
 
     def _summary(self, where: npt.NDArray[np.bool_]) -> TableRow:

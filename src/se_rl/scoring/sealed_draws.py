@@ -5,13 +5,12 @@ Runs with the same seal have the same days and count as one draw: their mean is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from se_rl.records.results import Gain
-from se_rl.scoring.statistics import Estimate
+from se_rl.records.gains import Gain
+from se_rl.scoring.statistics import Component, Estimate, combined
 
 
 def over_draws(gains: Sequence[Gain], seals: Sequence[str], *, days: int) -> Estimate:
@@ -34,9 +33,5 @@ def over_draws(gains: Sequence[Gain], seals: Sequence[str], *, days: int) -> Est
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
     """What `a` is above `b`, the two being independent: Welch."""
-    variances = (a.se**2, b.se**2)
-    variance = sum(variances)
-    # degrees = (sum of variances)^2 / sum of (variance^2 / degrees)
-    doubt = variances[0] ** 2 / max(1, a.days - 1) + variances[1] ** 2 / max(1, b.days - 1)
-    degrees = int(variance**2 / doubt) if doubt > 0.0 else min(a.days, b.days) - 1
-    return Estimate(a.mean - b.mean, math.sqrt(variance), degrees + 1)
+    parts = [Component(one.se**2, max(1, one.days - 1)) for one in (a, b)]
+    return combined(a.mean - b.mean, parts)

@@ -13,8 +13,9 @@ from se_rl.environments.worlds import Episodes
 from se_rl.market.family import free_kinds
 from se_rl.records.settings import RunConfig
 from se_rl.rl.training_worlds import mixed_markets
+from se_rl.scoring.execution import Executed
 from se_rl.scoring.play import Open, play
-from se_rl.scoring.standing import Array
+from se_rl.scoring.score import Array
 from se_rl.scoring.static_panel import joined_scores, paired
 
 SIZE_EDGES = (0.03, 0.10)
@@ -76,11 +77,13 @@ class SimulatedOrders:
         parts = []
         for world, episodes in self.worlds:
             run = play(world, episodes, open_policy)
-            cell = self.cell_of(world, episodes.orders)
-            parts.append(
-                {
-                    "dynamic": paired(run.gain - run.twap_gain),
-                    "dynamic_cell": cell[: len(cell) // 2].astype(np.float64),
-                }
-            )
+            parts.append(self.scores_of(world, episodes, run))
         return joined_scores(parts)
+
+    def scores_of(self, world: DynamicWorld, episodes: Episodes, run: Executed) -> dict[str, Array]:
+        """The same of episodes that were played already."""
+        cell = self.cell_of(world, episodes.orders)
+        return {
+            "dynamic": paired(run.gain - run.twap_gain),
+            "dynamic_cell": cell[: len(cell) // 2].astype(np.float64),
+        }

@@ -1,51 +1,59 @@
 """How good a design is so far: paired differences to the default, with errors, and shrunken.
 
-A score is never a bare mean. Orders are paired with the default's, days and simulated episodes are
-the units, training seeds add their own variance, and before designs are ranked their scores are
-shrunken towards each other: the best of many noisy scores is mostly lucky.
+What a score is, `score.py` says. Here it is a design's less the default's, on the same orders and
+training seeds, and before designs are ranked their scores are shrunken towards each other: the best
+of many noisy scores is mostly lucky.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.scoring.statistics import clustered_mean
+from se_rl.scoring.score import SEED_SD, Array, Contributions, ScoreRule, Scores, difference
+from se_rl.scoring.statistics import Component, combined
 
-Array = npt.NDArray[np.float64]
-Scores = Mapping[str, Array]
-"""Gain over TWAP per pair of orders, in bps.
-
-`static` (the specific part) with `static_day`, `dynamic` and perhaps `dynamic_x2` by episode.
-"""
 Regimes = Mapping[str, npt.NDArray[np.bool_]]
 """For each regime of the market which pairs of orders belong to it."""
-SEED_SD = 0.3
-"""What training seeds differ by before anything is known, bps."""
 SEED_PRIOR = 4.0
-"""The weight of that guess, in trainings."""
+"""Trainings beyond the first of each design that the guess at the seeds' spread stands in for."""
+
+
+class SeedSpread(NamedTuple):
+    """What single trainings differ by, bps, and the degrees of freedom behind it."""
+
+    sd: float
+    degrees: float
+
+
+GUESS = SeedSpread(SEED_SD, math.inf)
+"""The spread before anything is known."""
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A design against the default at one rung: the weighted difference and its error, in bps.
+    """A design against the default at one rung: the difference of scores and its error, in bps.
 
-    `order_se` is the error from the orders, `seed_sd` what single trainings are taken to differ by.
+    `order_se` is the error from days and episodes that all trainings share, `spread` what single
+    trainings are taken to differ by. `by_part` splits the score: `specific` and `risk` on history,
+    each cell of simulated orders.
     """
 
     candidate: str
     rung: int
     score: float
     order_se: float
-    seed_sd: float
+    spread: SeedSpread
     by_world: Mapping[str, float]
     by_regime: Mapping[str, float]
     by_seed: tuple[float, ...]
+    by_part: Mapping[str, float] = field(default_factory=dict)
+    order_degrees: float = math.inf
 
     @property
     def seeds(self) -> int:
@@ -56,12 +64,14 @@ class Standing:
     def se(self) -> float:
         """The error from orders and training seeds together."""
         # se^2 = order_se^2 + seed_sd^2 / n
-        return math.sqrt(self.order_se**2 + self.seed_sd**2 / self.seeds)
+        return math.sqrt(self.order_se**2 + self.spread.sd**2 / self.seeds)
 
     @property
     def ci95(self) -> tuple[float, float]:
-        """A normal interval: units are many, the seeds' error is pooled over designs."""
-        return self.score - 1.96 * self.se, self.score + 1.96 * self.se
+        """Its interval, by Student's t with Welch's degrees of freedom."""
+        orders = Component(self.order_se**2, self.order_degrees)
+        seeds = Component(self.spread.sd**2 / self.seeds, self.spread.degrees)
+        return combined(self.score, [orders, seeds]).ci95
 
     def futile(self, bar: float = 0.0) -> bool:
         """Whether it is hopeless: even a lucky reading (95 %, one-sided) stays below the bar."""
@@ -74,56 +84,47 @@ def standing(
     own: Sequence[Scores],
     default: Sequence[Scores],
     *,
-    weights: Mapping[str, float],
+    rule: ScoreRule,
     regimes: Regimes,
-    seed_sd: float = SEED_SD,
+    cells: Sequence[str] = (),
+    spread: SeedSpread = GUESS,
 ) -> Standing:
     """Compare trainings with the default's of the same seeds, order by order."""
-    differences = [_difference(*pair) for pair in zip(own, default, strict=True)]
-    parts = {
-        "static": ["static"],
-        "dynamic": [name for name in differences[0] if name != "static"],
-    }
-    score = 0.0
-    variance = 0.0
-    by_world = {}
-    for world, names in parts.items():
-        if not weights[world] or not names:
-            continue
-        estimates = [_pooled(differences, name, own[0].get(f"{name}_day")) for name in names]
-        mean = float(np.mean([estimate[0] for estimate in estimates]))
-        # the same episodes at two sizes are not two samples, so their errors are averaged
-        error = float(np.mean([estimate[1] for estimate in estimates]))
-        # score = sum of w_i mean_i,  variance = sum of (w_i se_i)^2
-        score = score + weights[world] * mean
-        variance = variance + (weights[world] * error) ** 2
-        by_world[world] = mean
-    by_regime = {"all": score}
+    found = difference(own, default, rule, cells=cells)
+    error = found.shared_order_error()
+    by_world = {world: part.score for world, part in found.by_world().items()}
+    by_regime = {"all": found.score}
     for name, rows in regimes.items():
-        by_regime[name] = _regime(differences, rows)
+        by_regime[name] = _in_regime(own, default, rule=rule, rows=rows)
     if "dynamic" in by_world:
         by_regime["simulated"] = by_world["dynamic"]
     return Standing(
         candidate,
         rung,
-        score,
-        math.sqrt(variance),
-        seed_sd,
+        found.score,
+        math.sqrt(error.variance),
+        spread,
         by_world,
         by_regime,
-        by_seed=tuple(_weighted(one, weights) for one in differences),
+        by_seed=tuple(float(score) for score in found.by_training),
+        by_part=_parts(found, own, default, rule=rule),
+        order_degrees=error.degrees,
     )
 
 
-def pooled_seed_sd(standings: Sequence[Standing]) -> float:
-    """What training seeds differ by: pooled over designs, on top of a prior guess."""
-    squares = SEED_PRIOR * SEED_SD**2
-    degrees = SEED_PRIOR
+def pooled_seed_spread(standings: Sequence[Standing]) -> SeedSpread:
+    """What training seeds differ by, pooled over designs.
+
+    A guess stands in for the trainings that are missing, and goes as they come.
+    """
+    squares = 0.0
+    degrees = 0
     for one in standings:
-        if one.seeds > 1:
-            squares += float(np.var(one.by_seed)) * one.seeds
-            degrees += one.seeds - 1
-    return math.sqrt(squares / degrees)
+        degrees += one.seeds - 1
+        squares += float(np.var(one.by_seed)) * one.seeds
+    missing = max(0.0, SEED_PRIOR - degrees)
+    variance = (missing * SEED_SD**2 + squares) / (missing + degrees)
+    return SeedSpread(math.sqrt(variance), max(SEED_PRIOR, degrees))
 
 
 def shrunken(standings: Sequence[Standing]) -> dict[str, float]:
@@ -143,43 +144,31 @@ def shrunken(standings: Sequence[Standing]) -> dict[str, float]:
     return {s.candidate: float(value) for s, value in zip(standings, shrunk[1:], strict=True)}
 
 
-def _is_simulated(name: str) -> bool:
-    return name.startswith("dynamic") and not name.endswith("_cell")
+def _parts(
+    found: Contributions, own: Sequence[Scores], default: Sequence[Scores], *, rule: ScoreRule
+) -> dict[str, float]:
+    """The score's parts: on history the gain and what risk takes from it, then every cell."""
+    parts = {}
+    if "static" in found.by_world():
+        specific = difference(own, default, rule.on_history(risk=0.0)).score
+        parts["specific"] = specific
+        parts["risk"] = found.by_world()["static"].score - specific
+    for name, cell in found.cells().items():
+        parts[name] = cell.score
+    return parts
 
 
-def _difference(mine: Scores, theirs: Scores) -> dict[str, Array]:
-    worlds = [name for name in mine if name == "static" or _is_simulated(name)]
-    return {name: mine[name] - theirs[name] for name in worlds}
+def _in_regime(
+    own: Sequence[Scores],
+    default: Sequence[Scores],
+    *,
+    rule: ScoreRule,
+    rows: npt.NDArray[np.bool_],
+) -> float:
+    """The difference of scores on the history of one regime."""
 
+    def chosen(trainings: Sequence[Scores]) -> list[dict[str, Array]]:
+        names = ("static", "static_total", "static_day")
+        return [{name: one[name][rows] for name in names} for one in trainings]
 
-def _pooled(
-    differences: Sequence[Scores], name: str, day: npt.NDArray[Any] | None
-) -> tuple[float, float]:
-    """Mean over orders of the seeds' mean difference, with its error by day or episode.
-
-    Void orders do not count.
-    """
-    mean = np.mean([one[name] for one in differences], axis=0)  # [order]
-    known = np.isfinite(mean)
-    if known.sum() < 2:
-        return float("nan"), float("nan")
-    units: npt.NDArray[Any] = np.arange(len(mean)) if day is None else day.astype(np.int64)
-    found = clustered_mean(mean[known], units[known])
-    return found.mean, found.se
-
-
-def _weighted(one: Scores, weights: Mapping[str, float]) -> float:
-    """The score of a single training."""
-    values: dict[str, list[float]] = {"static": [], "dynamic": []}
-    for name, differences in one.items():
-        if name == "static" or _is_simulated(name):
-            values[name.partition("_")[0]].append(float(np.nanmean(differences)))
-    return sum(
-        weights[world] * float(np.mean(found))
-        for world, found in values.items()
-        if weights[world] and found
-    )
-
-
-def _regime(differences: Sequence[Scores], rows: npt.NDArray[np.bool_]) -> float:
-    return float(np.mean([np.nanmean(one["static"][rows]) for one in differences]))
+    return difference(chosen(own), chosen(default), rule.on_history()).score

@@ -12,7 +12,7 @@ from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import Orders, draw_sizes, order_pairs, sized_orders
 from se_rl.scoring.execution import Executed
 from se_rl.scoring.order_scores import Panel, Score, twap_weights
-from se_rl.scoring.standing import Array
+from se_rl.scoring.score import Array
 from se_rl.scoring.statistics import day_means
 
 

@@ -6,13 +6,18 @@ anything is inferred.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
 EULER_GAMMA = 0.5772156649015329
+MOST_DEGREES = 10**6
+"""Degrees of freedom beyond which Student's t is the normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,31 @@ class Estimate:
     def detectable(self) -> float:
         """The effect this many days can show with 80 % power at 5 %: 2.8 standard errors."""
         return 2.8 * self.se
+
+
+class Component(NamedTuple):
+    """One independent part of an estimate's variance, and the degrees of freedom behind it."""
+
+    variance: float
+    degrees: float
+
+
+def together(components: Sequence[Component]) -> Component:
+    """Independent parts of a variance as one, with Welch's degrees of freedom."""
+    variance = sum(part.variance for part in components)
+    # degrees = (sum of variances)^2 / sum of (variance^2 / degrees)
+    doubt = sum(part.variance**2 / part.degrees for part in components)
+    least = min(part.degrees for part in components)
+    return Component(variance, variance**2 / doubt if doubt > 0.0 else least)
+
+
+def combined(mean: float, components: Sequence[Component]) -> Estimate:
+    """An estimate whose error has several independent parts."""
+    whole = together(components)
+    if not math.isfinite(whole.variance):
+        return Estimate(mean, float("nan"), 1)
+    degrees = int(min(max(whole.degrees, 1.0), MOST_DEGREES))
+    return Estimate(mean, math.sqrt(whole.variance), degrees + 1)
 
 
 def t_quantile(probability: float, degrees: int) -> float:

@@ -21,8 +21,8 @@ from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
 from se_rl.scoring.play import Open, play
+from se_rl.scoring.score import Array
 from se_rl.scoring.simulated_orders import SimulatedOrders
-from se_rl.scoring.standing import Array
 from se_rl.scoring.static_panel import StaticPanel, joined_scores, sampled_panels
 from se_rl.seal import seal_digest, sealed_seed
 
