@@ -29,7 +29,13 @@ def estimate(mean: float) -> dict[str, Any]:
 RESULTS: dict[str, Any] = {
     "verdict": "Design abc earns +0.41 bps [+0.21, +0.61] over the default",
     "best": "abcabcabcabc",
-    "final_metrics": {"PA": 1.2, "over_default": estimate(0.41)},
+    "final_metrics": {
+        "PA": 1.2,
+        "over_default": estimate(0.41),
+        "score": {"cells": {"small": estimate(3.0), "large": estimate(-1.0)}},
+        "score_over_default": {"score": estimate(0.33), "risk_cost": 0.12},
+    },
+    "scores": {"SE-RL (best design)": {"score": estimate(0.77), "history": estimate(0.66)}},
     "baselines": {
         "SE-RL (best design)": {
             "PA": 1.234,
@@ -38,7 +44,7 @@ RESULTS: dict[str, Any] = {
             "AFI": 0.02,
             "over_TWAP": estimate(1.1),
         }
-        | {"over_TWAP_specific": estimate(0.95)},
+        | {"over_TWAP_specific": estimate(0.95), "score": estimate(0.88), "tracking_error": 4.2},
         "TWAP": {
             "PA": 0.12,
             "WR": 0.5,
@@ -89,6 +95,9 @@ def test_results_printed() -> None:
         "+1.10",
         "[0.90, 1.30]",
         "+0.95",
+        "4.2",
+        "+0.88",
+        "[0.68, 1.08]",
         "0.531",
         "–",
         "0.020",
@@ -105,7 +114,11 @@ def test_results_printed() -> None:
         "11 test",
         "note: unadjusted [red]",
         "page: out/report.html",
-        "abcabcabcabc: +0.41 bps over the default [0.21, 0.61]",
+        "abcabcabcabc: price advantage +0.41 bps over the default [0.21, 0.61]",
+        "best design over the default",
+        "[0.13, 0.53]",
+        "-0.12",
+        "small +3.00, large -1.00",
     ):
         assert words in text
 

@@ -221,7 +221,7 @@ def test_the_verdict_follows_the_interval(over: float, half: float, state: str, 
 
 def test_one_day_shows_nothing() -> None:
     told = results("abc")
-    told["final_metrics"]["over_default"]["ci95"] = [None, None]
+    told["final_metrics"]["score_over_default"]["score"]["ci95"] = [None, None]
     verdict = final_verdict(record(told))
     assert verdict.state == "open" and "Too few days" in verdict.meaning
 

@@ -13,8 +13,8 @@ from se_rl.records.results import BOUND, TWAP
 from se_rl.report.console import stdout_console, warn_synthetic
 from se_rl.report.numbers import interval, number, p_value
 
-WIDE = 125
-WIDE_ONLY = ("buy", "sell", "PA-std", "GLR", "AFI")
+WIDE = 145
+WIDE_ONLY = ("tracking error", "buy", "sell", "PA-std", "GLR", "AFI")
 """Columns that a narrow terminal does without; `--json` and the page have them all."""
 DYNAMIC_COLUMNS = (
     "method",
@@ -96,6 +96,8 @@ def _cells(name: str, row: Mapping[str, Any]) -> Mapping[str, str]:
         "over TWAP": number(over["mean"]),
         "95 % CI": interval(over["ci95"]),
         "specific": number(row["over_TWAP_specific"]["mean"]),
+        "score": number(row["score"]["mean"]),
+        "tracking error": number(row["tracking_error"], 1),
         "buy": number(row["by_side"]["buy"]["PA"]),
         "sell": number(row["by_side"]["sell"]["PA"]),
         "PA-std": number(row["PA_std"], 1),

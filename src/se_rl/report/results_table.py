@@ -9,11 +9,34 @@ from pathlib import Path
 
 from rich.console import Console
 
+from se_rl.records.gains import ScoreSummary
 from se_rl.records.results import OURS, MethodRow, RunResults, SimulatedRow
 from se_rl.report.console import say, stdout_console, text_table, warn_synthetic
 from se_rl.report.numbers import interval, number, p_value, signed
 
-METHOD_COLUMNS = ("method", "PA", "over TWAP", "95 % CI", "specific", "WR", "GLR", "AFI")
+METHOD_COLUMNS = (
+    "method",
+    "PA",
+    "over TWAP",
+    "95 % CI",
+    "specific",
+    "track. error",
+    "score",
+    "95 % CI",
+    "WR",
+    "GLR",
+    "AFI",
+)
+SCORE_COLUMNS = (
+    "method",
+    "score",
+    "95 % CI",
+    "history",
+    "specific",
+    "risk",
+    "simulated",
+    "95 % CI",
+)
 SIMULATED_COLUMNS = (
     "method, order size",
     "cost, bps",
@@ -40,6 +63,12 @@ def print_results(
     if simulated:
         title = "simulated market, against the arrival price"
         console.print(text_table(title, SIMULATED_COLUMNS, simulated, strong=OURS))
+    scores = [_score(name, score) for name, score in results.scores.items()]
+    if scores:
+        lead = results.final_metrics.score_over_default
+        scores.append(_score("best design over the default", lead))
+        title = "score: gain less risk over TWAP, bps"
+        console.print(text_table(title, SCORE_COLUMNS, scores, strong=OURS))
     for line in _small_print(results):
         say(console, line, style="dim")
     say(console, f"page: {page}" if page else "")
@@ -52,9 +81,25 @@ def _method(name: str, row: MethodRow) -> tuple[str, ...]:
         signed(row.over_TWAP.mean),
         interval(row.over_TWAP.ci95),
         signed(row.over_TWAP_specific.mean),
+        number(row.tracking_error, 1),
+        signed(row.score.mean if row.score else None),
+        interval(row.score.ci95) if row.score else "",
         number(row.WR, 3),
         number(row.GLR),
         number(row.AFI, 3),
+    )
+
+
+def _score(name: str, score: ScoreSummary) -> tuple[str, ...]:
+    return (
+        name,
+        signed(score.score.mean),
+        interval(score.score.ci95),
+        signed(score.history.mean),
+        signed(score.specific.mean),
+        signed(-score.risk_cost),
+        signed(score.simulated.mean),
+        interval(score.simulated.ci95),
     )
 
 
@@ -74,10 +119,14 @@ def _small_print(results: RunResults) -> Iterator[str]:
     """What stands behind the tables, one fact or two a line."""
     gain, specific = results.final_metrics.over_default, results.final_metrics.over_default_specific
     yield (
-        f"best design {results.best}: {signed(gain.mean)} bps over the default "
+        f"best design {results.best}: price advantage {signed(gain.mean)} bps over the default "
         f"{interval(gain.ci95)} on the test days, specific part {signed(specific.mean)} "
         f"{interval(specific.ci95)}"
     )
+    cells = results.final_metrics.score.cells
+    if len(cells) > 1:
+        said = ", ".join(f"{name} {signed(cell.mean)}" for name, cell in cells.items())
+        yield f"simulated orders of the best design by cell, bps saved against TWAP: {said}"
     counts = ", ".join(f"{count} {name}" for name, count in vars(results.designs).items())
     yield f"designs: {counts}; stopped: {results.stop_reason}"
     chosen = results.selection

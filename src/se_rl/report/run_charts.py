@@ -67,7 +67,9 @@ def learning(curve: LearningCurve) -> list[Figure]:
     }
     ends = ", ".join(f"{name} {signed(points[-1][1])}" for name, points in series.items())
     summary = f"After the longest training: {ends} bps."
-    return [_curves("Learning speed", series, summary=summary, y="bps over TWAP, validation")]
+    return [
+        _curves("Learning speed", series, summary=summary, y="score over TWAP, bps, validation")
+    ]
 
 
 def impact(dynamic: Mapping[str, Mapping[str, SimulatedRow]]) -> list[Figure]:

@@ -15,6 +15,7 @@ from typing import Any
 
 from se_rl.records.archive import Archive
 from se_rl.records.files import to_json
+from se_rl.records.gains import ScoreSummary
 from se_rl.records.results import BOUND, OURS, MethodRow, RunResults, SimulatedRow
 from se_rl.records.results_file import NoResults, read_results
 from se_rl.records.run_folder import RunFolder
@@ -69,6 +70,8 @@ def _context(run: RunRecord) -> Mapping[str, Any]:
         "ours": OURS,
         "bound": BOUND,
         "methods": sorted(results.baselines.items(), key=_rank),
+        "scores": _scores(results),
+        "cells": _cells(results),
         "dynamic": dynamic,
         "sizes": _method_names(dynamic),
         "best": best,
@@ -97,6 +100,22 @@ def _rank(method: tuple[str, MethodRow | SimulatedRow]) -> tuple[bool, bool, flo
     name, row = method
     earned = row.over_TWAP.mean if isinstance(row, MethodRow) else row.saved_bps
     return BOUND in name, name != OURS, -(earned or 0.0)
+
+
+def _scores(results: RunResults) -> list[tuple[str, ScoreSummary]]:
+    """The learned methods' scores over TWAP, and ours over the default."""
+    rows = list(results.scores.items())
+    if rows:
+        rows.append(("best design over the default", results.final_metrics.score_over_default))
+    return rows
+
+
+def _cells(results: RunResults) -> Sequence[str]:
+    """The cells of simulated orders; one that is all of them needs no column."""
+    names: dict[str, None] = {}
+    for score in results.scores.values():
+        names |= dict.fromkeys(score.cells)
+    return list(names) if len(names) > 1 else []
 
 
 def _method_names(dynamic: Mapping[str, Mapping[str, SimulatedRow]]) -> Sequence[str]:

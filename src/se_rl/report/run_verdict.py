@@ -34,17 +34,21 @@ def read_verdict(run: RunRecord) -> RunVerdict:
 def final_verdict(results: RunResults) -> RunVerdict:
     """What the sealed test says of the best design against the default."""
     metrics, chosen = results.final_metrics, results.selection
-    gain, specific = metrics.over_default, metrics.over_default_specific
-    low, high = gain.ci95
-    is_other = gain.has_interval and low < high  # the default gains exactly nothing over itself
+    score = metrics.score_over_default
+    low, high = score.score.ci95
+    # the default gains exactly nothing over itself
+    is_other = score.score.has_interval and low < high
     said = [_interval_in_words(results)]
     said.append(
         f"Over TWAP, specific to the symbols {signed(metrics.over_TWAP_specific.mean)}, "
         f"common market timing {signed(metrics.over_TWAP_common.mean)}."
     )
-    if is_other and specific.has_interval:
-        over = f"{signed(specific.mean)} {interval(specific.ci95)}"
-        said.append(f"Over the default, specific to the symbols {over}.")
+    if is_other:
+        said.append(
+            f"Over the default, on history {signed(score.history.mean)} "
+            f"(gain {signed(score.specific.mean)}, risk {signed(-score.risk_cost)}), "
+            f"in simulated markets {signed(score.simulated.mean)}."
+        )
     if plain(chosen.hurdle_bps) != plain(None):
         said.append(
             f"Of {chosen.tried} designs tried, luck alone would lift the best to about "
@@ -58,14 +62,14 @@ def final_verdict(results: RunResults) -> RunVerdict:
 
 
 def _state(results: RunResults) -> str:
-    low, high = results.final_metrics.over_default.ci95
+    low, high = results.final_metrics.score_over_default.score.ci95
     if low > 0:
         return "shown"
     return "worse" if high < 0 else "open"
 
 
 def _interval_in_words(results: RunResults) -> str:
-    gain, state = results.final_metrics.over_default, _state(results)
+    gain, state = results.final_metrics.score_over_default.score, _state(results)
     if not gain.has_interval:
         return "Too few days for an interval, so luck cannot be ruled out."
     if state == "shown":
@@ -90,5 +94,7 @@ def _so_far(run: RunRecord) -> RunVerdict:
     score = signed(best.gain)
     if best.standing is not None:
         score += f" {interval(best.standing.ci95)}"
-    headline = f"{lead}: best design so far {run.best} {score} bps over the default on validation"
+    headline = (
+        f"{lead}: best design so far {run.best} scores {score} bps over the default on validation"
+    )
     return RunVerdict("open", headline, f"{last.text} {FLATTERED}".strip())
