@@ -141,7 +141,7 @@ def market_tables(
     schedule.
     """
     tables: dict[str, dict[str, SimulatedRow]] = {}
-    parts: dict[str, list[list[Scores]]] = {}
+    parts: dict[str, list[Sequence[Scores]]] = {}
     for world, episodes in fresh.worlds:
         say(f"simulated markets, orders of {world.horizon} steps")
         constant = execute(world, grid, episodes)
