@@ -92,14 +92,15 @@ def test_an_ended_run_gives_its_verdict_and_every_method(page: str, ended: Path)
         "specific to the symbols +1.08, common market timing +0.12." in text
         and "about 0.22 bps" in text
     )
-    assert re.findall(r'<th scope="row">([^<]+)', page)[:3] == [
-        "SE-RL (best design)",
-        "XS ridge",
-        "PPO strong",
-    ]
+    rows = re.findall(r'<th scope="row">([^<]+)', page)
+    scores, methods = rows[:3], rows[3:6]
+    assert scores == ["SE-RL (best design)", "PPO strong", "best design over the default"]
+    assert methods == ["SE-RL (best design)", "XS ridge", "PPO strong"]
+    cells = "−0.16 +1.10 [+0.90, +1.30] 4.0 +1.10 [+0.90, +1.30] +2.10 [+1.90, +2.30]"
+    assert cells in text and "stressed twin, 3-10 %" in text
     assert (
-        "PPO strong +0.79 [+0.49, +1.09] +0.79 [+0.49, +1.09] +0.71 [+0.41, +1.01] +0.41 [+0.11, +0.71] 26.6"
-        in text
+        "PPO strong +0.79 [+0.49, +1.09] +0.79 [+0.49, +1.09] +0.71 [+0.41, +1.01] 3.5 +0.63 [+0.33, +0.93] "
+        "+0.41 [+0.11, +0.71] 26.6" in text
     )
     assert '<section class="verdict shown"' in page
     told = results("x")
@@ -145,7 +146,7 @@ def test_a_run_under_way_says_what_is_known(under_way: Path) -> None:
         stored = archive.standings()[best, 0]
     text = words(page)
     score = f"{signed(stored.score)} {interval(stored.ci95)}"
-    headline = f"Iteration 2 of 3: best design so far {best} {score} bps over the default"
+    headline = f"Iteration 2 of 3: best design so far {best} scores {score} bps over the default"
     assert headline in text and stored.score == pytest.approx(0.14)
     assert "a reward that charges for its own impact" in text and "opened once, at the end" in text
     assert "still running" in text and "Methods on the sealed test days" not in text

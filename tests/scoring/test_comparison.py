@@ -17,7 +17,7 @@ from se_rl.records.results import OURS, STRONG
 from se_rl.records.settings import RunConfig
 from se_rl.report.comparison_table import print_comparison
 from se_rl.scoring.comparison import BUDGET, arm_of, compare
-from se_rl.scoring.score import Block, Contributions
+from se_rl.scoring.score import Contributions, Stratum
 
 DAYS = 12
 LUCK = np.random.default_rng(0).normal(size=(9, DAYS))
@@ -101,7 +101,7 @@ def test_arms_over_their_seeds(tmp_path: Path) -> None:
     assert groups["full"].by_seed == pytest.approx(gains) and groups["full"].runs == 3
     days = [2.0 + 0.1 * LUCK[s] for s in range(3)]
     halves = np.array(days) / 2
-    both = Contributions((Block("static", "score", 1.0, halves),)).estimate()
+    both = Contributions((Stratum("static", "score", 1.0, halves),)).estimate()
     assert groups["full"].ci95 == pytest.approx(both.ci95) and both.mean == pytest.approx(
         np.mean(gains)
     )

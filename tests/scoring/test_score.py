@@ -168,7 +168,7 @@ def test_void_orders_count_in_no_training() -> None:
     assert found.score == pytest.approx(wanted.score)
     assert found.estimate().se == pytest.approx(wanted.estimate().se)
     own["static"][:6] = np.nan  # a whole day
-    assert difference([own], [other], HISTORY).blocks[0].units == 11
+    assert difference([own], [other], HISTORY).strata[0].units == 11
     own["dynamic"][:10] = np.nan  # a whole cell: nothing can be said of the same mix of orders
     assert math.isnan(difference([own], [other], RULE).score)
 
@@ -222,7 +222,7 @@ def test_the_score_spread_over_equal_units(units: int) -> None:
     found = contributions([training(rng) for _ in range(2)], RULE)
     assert found.spread_over(units).mean() == pytest.approx(found.score)
     history = contributions([training(rng)], HISTORY)
-    assert history.spread_over(12) == pytest.approx(history.blocks[0].values[0])
+    assert history.spread_over(12) == pytest.approx(history.strata[0].values[0])
     variances = []
     for seed in range(300):
         one = contributions([training(np.random.default_rng(seed))], RULE)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from se_rl.scoring.score import SEED_SD, Array, ScoreRule, difference
 from se_rl.scoring.standing import (
+    CERTAIN,
     SEED_PRIOR,
     SeedSpread,
     Standing,
@@ -25,7 +26,6 @@ DAY = np.repeat(np.arange(5.0), 4)
 RULE = ScoreRule({"static": 0.6, "dynamic": 0.4}, 0.02)
 CALM = np.arange(20) % 2 == 0
 REGIMES = {"calm": CALM, "wild": ~CALM}
-CERTAIN = SeedSpread(0.0, math.inf)
 
 
 def scores(seed: int, *, static: float = 0.0, dynamic: float = 0.0) -> dict[str, Array]:

@@ -23,7 +23,7 @@ from se_rl.records.results import (
     RunResults,
 )
 from se_rl.scoring.comparable import comparable_results
-from se_rl.scoring.score import Array, Block, Contributions
+from se_rl.scoring.score import Array, Contributions, Stratum
 from se_rl.scoring.sealed_draws import difference, over_draws
 from se_rl.scoring.statistics import Estimate, clustered_mean, spa_p_value
 from se_rl.seal import seal_digest
@@ -225,7 +225,7 @@ def _arm_result(arm: str, rows: Sequence[ComparedRun]) -> ArmResult:
         return _arm_of_runs(arm, rows, mean=alone.mean, ci95=alone.ci95)
     ours = np.array([row.score_by_day[OURS] for row in rows])  # [run, day]
     strong = np.array([row.score_by_day[STRONG] for row in rows])
-    found = Contributions((Block("static", "score", 1.0, ours - strong),)).estimate()
+    found = Contributions((Stratum("static", "score", 1.0, ours - strong),)).estimate()
     return _arm_of_runs(arm, rows, mean=found.mean, ci95=found.ci95)
 
 

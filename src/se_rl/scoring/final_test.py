@@ -171,10 +171,10 @@ def _screened(ladder: Ladder, *, over_default: bool) -> list[Array]:
 
 def _units(found: Contributions) -> int:
     """As many units as history has days; without history some number of them."""
-    first = found.blocks[0]
+    first = found.strata[0]
     if first.world == "static":
         return first.values.shape[1]
-    return min(SPA_UNITS, sum(block.values.shape[1] for block in found.blocks))
+    return min(SPA_UNITS, sum(stratum.values.shape[1] for stratum in found.strata))
 
 
 def _spa(columns: Sequence[Array]) -> float:

@@ -7,7 +7,7 @@ which would inflate what is claimed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from typing import Any
@@ -19,9 +19,11 @@ from se_rl.records.settings import FUTILITY_SEEDS, RunConfig
 from se_rl.scoring.evaluator import Evaluator, Journal
 from se_rl.scoring.score import Array, ScoreRule
 from se_rl.scoring.standing import (
+    CERTAIN,
     GUESS,
     SeedSpread,
     Standing,
+    leading,
     pooled_seed_spread,
     shrunken,
     standing,
@@ -130,11 +132,11 @@ class Ladder:
         """The best of the last rung by shrunken score; the default where none is above it."""
         last = self.rungs.last.index
         shrunk = shrunken([self.standings[name, last] for name in finalists])
-        return _leader(shrunk, self.default.id)
+        return leading(shrunk, self.default.id)
 
     def leader(self) -> str:
         """The best so far by shrunken score; the default where none is above it."""
-        return _leader(self.ranking(), self.default.id)
+        return leading(self.ranking(), self.default.id)
 
     def ranking(self, *, at_least: Rung | None = None) -> dict[str, float]:
         """Shrunken scores over the default of all other designs, each at its highest rung.
@@ -173,16 +175,11 @@ class Ladder:
             self._arrays[evaluation.arrays] = self.evaluator.arrays(evaluation)
         return self._arrays[evaluation.arrays]
 
-    @property
-    def cells(self) -> Sequence[str]:
-        """The names of the cells of simulated orders."""
-        return self.evaluator.cells.get("dynamic", ())
-
     def stored_standing(self, name: str, rung: Rung) -> StoredStanding:
         """How a design stands at a rung, with its gain over its parent, as reports read it."""
         own = self.standings[name, rung.index]
         if name == self.default.id:  # it differs from itself by nothing, for certain
-            own = replace(own, spread=SeedSpread(0.0, GUESS.degrees))
+            own = replace(own, spread=CERTAIN)
         gain = self._over_parent(self.climbed[name], rung)
         return StoredStanding(
             name,
@@ -247,7 +244,7 @@ class Ladder:
             [self.scores(theirs[s]) for s in seeds],
             rule=self.rule,
             regimes=self.evaluator.regimes(rung),
-            cells=self.cells,
+            cells=self.evaluator.cells.get("dynamic", ()),
             spread=self._spread.get(rung.index, GUESS),
         )
 
@@ -299,8 +296,3 @@ class Ladder:
         payload = {"candidate": name, "rung": rung.index, **more}
         is_new = self.journal.append(kind, key_of(kind, name, rung.index), payload)
         self.on_event(kind, payload, stored=not is_new)
-
-
-def _leader(shrunk: Mapping[str, float], default: str) -> str:
-    best = max(shrunk, key=lambda name: shrunk[name], default=default)
-    return best if shrunk.get(best, 0.0) > 0.0 else default

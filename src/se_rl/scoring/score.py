@@ -52,10 +52,10 @@ class ScoreRule:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Stratum:
     """Units that are drawn independently: the days of history, or the episodes of one cell.
 
-    `values` holds what each unit contributes, [training, unit]: their mean is the block's part of
+    `values` holds what each unit contributes, [training, unit]: their mean is the stratum's part of
     the score. A unit that is void in one training is NaN in all.
     """
 
@@ -71,7 +71,7 @@ class Block:
 
     @property
     def by_training(self) -> Array:
-        """The block's mean in each training; NaN where all of it is void."""
+        """The stratum's mean in each training; NaN where all of it is void."""
         known = self.known
         if not known.shape[1]:
             return np.full(len(known), np.nan)
@@ -87,12 +87,12 @@ class Block:
 class Contributions:
     """What every day and episode contributes to the score of some trainings, or to a difference."""
 
-    blocks: tuple[Block, ...]
+    strata: tuple[Stratum, ...]
 
     @property
     def by_training(self) -> Array:
         """The score of each training."""
-        return np.asarray(sum(block.weight * block.by_training for block in self.blocks))
+        return np.asarray(sum(stratum.weight * stratum.by_training for stratum in self.strata))
 
     @property
     def score(self) -> float:
@@ -101,36 +101,36 @@ class Contributions:
 
     def less(self, other: Contributions) -> Contributions:
         """The difference to other trainings, one by one, on the same days and episodes."""
-        pairs = zip(self.blocks, other.blocks, strict=True)
+        pairs = zip(self.strata, other.strata, strict=True)
         return Contributions(tuple(replace(a, values=a.values - b.values) for a, b in pairs))
 
     def part(self, trainings: slice) -> Contributions:
         """Some of the trainings."""
-        blocks = [replace(block, values=block.values[trainings]) for block in self.blocks]
-        return Contributions(tuple(blocks))
+        strata = [replace(stratum, values=stratum.values[trainings]) for stratum in self.strata]
+        return Contributions(tuple(strata))
 
     def by_world(self) -> dict[str, Contributions]:
-        """Each world's blocks alone, with weights that sum to 1."""
-        found: dict[str, list[Block]] = {}
-        for block in self.blocks:
-            found.setdefault(block.world, []).append(block)
+        """Each world's strata alone, with weights that sum to 1."""
+        found: dict[str, list[Stratum]] = {}
+        for stratum in self.strata:
+            found.setdefault(stratum.world, []).append(stratum)
         worlds = {}
-        for world, blocks in found.items():
-            even = [replace(block, weight=1.0 / len(blocks)) for block in blocks]
+        for world, strata in found.items():
+            even = [replace(stratum, weight=1.0 / len(strata)) for stratum in strata]
             worlds[world] = Contributions(tuple(even))
         return worlds
 
     def cells(self) -> dict[str, Contributions]:
         """Each cell of simulated orders alone."""
         found = {}
-        for block in self.blocks:
-            if block.world == "dynamic":
-                found[block.name] = Contributions((replace(block, weight=1.0),))
+        for stratum in self.strata:
+            if stratum.world == "dynamic":
+                found[stratum.name] = Contributions((replace(stratum, weight=1.0),))
         return found
 
     def order_error(self) -> Component:
         """The jackknife's variance of the score from days and episodes."""
-        return together(self._block_errors())
+        return together(self._stratum_errors())
 
     def shared_order_error(self) -> Component:
         """The part of it that all trainings share; the rest shows in what they differ by.
@@ -153,31 +153,33 @@ class Contributions:
         """The score with the errors of days, episodes and training seeds together."""
         return combined(self.score, [self.shared_order_error(), self.seed_error()])
 
-    def _block_errors(self) -> list[Component]:
+    def _stratum_errors(self) -> list[Component]:
         """A cell with a single episode is taken to vary as the others do."""
-        cells = [block.known.mean(axis=0) for block in self.blocks if block.world == "dynamic"]
+        cells = [
+            stratum.known.mean(axis=0) for stratum in self.strata if stratum.world == "dynamic"
+        ]
         usual = _usual_variance(cells)
         found = []
-        for block in self.blocks:
-            mean = block.known.mean(axis=0)  # [unit]
+        for stratum in self.strata:
+            mean = stratum.known.mean(axis=0)  # [unit]
             n = len(mean)
             spread = float(np.var(mean, ddof=1)) if n > 1 else usual
             # variance of a mean of pseudo-values: w^2 var / n
-            variance = block.weight**2 * spread / n if n else float("nan")
+            variance = stratum.weight**2 * spread / n if n else float("nan")
             found.append(Component(variance, max(1, n - 1)))
         return found
 
     def _noise_of_one(self) -> float:
         """The variance of one training's score from its own luck on these orders."""
-        trainings = len(self.blocks[0].values)
+        trainings = len(self.strata[0].values)
         if trainings < 2:
             return 0.0
         total = 0.0
-        for block in self.blocks:
-            own = block.known - block.known.mean(axis=0)  # [training, unit]
-            if block.units > 1:
+        for stratum in self.strata:
+            own = stratum.known - stratum.known.mean(axis=0)  # [training, unit]
+            if stratum.units > 1:
                 squares = float(np.var(own, axis=1, ddof=1).sum()) / (trainings - 1)
-                total += block.weight**2 * squares / block.units
+                total += stratum.weight**2 * squares / stratum.units
         return total
 
     def spread_over(self, units: int) -> Array:
@@ -186,14 +188,14 @@ class Contributions:
         Days stay days where there are so many; the others' deviations are dealt out to the units.
         """
         score = np.full(units, self.score)
-        for block in self.blocks:
-            mean = block.values.mean(axis=0)
+        for stratum in self.strata:
+            mean = stratum.values.mean(axis=0)
             place = np.arange(len(mean)) % units
             known = np.isfinite(mean)
             apart = mean[known] - mean[known].mean()
             # each unit: score + units / n * its share of the deviations, which sum to 0
             share = np.bincount(place[known], weights=apart, minlength=units)
-            score += block.weight * units / known.sum() * share
+            score += stratum.weight * units / known.sum() * share
         return score
 
 
@@ -204,13 +206,13 @@ def contributions(
 
     An order that is void in one of them counts in none. `cells` are the cells' names.
     """
-    blocks: list[Block] = []
+    strata: list[Stratum] = []
     first = trainings[0]
     if rule.weights["static"] and "static" in first:
-        blocks.append(_history(trainings, rule))
+        strata.append(_history(trainings, rule))
     if rule.weights["dynamic"] and "dynamic" in first:
-        blocks += _simulated(trainings, rule.weights["dynamic"], cells)
-    return Contributions(tuple(blocks))
+        strata += _simulated(trainings, rule.weights["dynamic"], cells)
+    return Contributions(tuple(strata))
 
 
 def difference(
@@ -258,28 +260,30 @@ def tracking_error(whole: Sequence[Array], day: Array) -> float:
     return float(known.std(axis=1, ddof=1).mean()) if known.shape[1] > 1 else float("nan")
 
 
-def _history(trainings: Sequence[Scores], rule: ScoreRule) -> Block:
+def _history(trainings: Sequence[Scores], rule: ScoreRule) -> Stratum:
     n = len(trainings)
     values = [one["static"] for one in trainings] + [one["static_total"] for one in trainings]
     by_day = day_rows(values, trainings[0]["static_day"])  # [specific and whole, day]
     known = np.isfinite(by_day).all(axis=0)
     found = np.full((n, by_day.shape[1]), np.nan)
     found[:, known] = day_contributions(by_day[:n, known], by_day[n:, known], rule.risk)
-    return Block("static", "history", rule.weights["static"], found)
+    return Stratum("static", "history", rule.weights["static"], found)
 
 
-def _simulated(trainings: Sequence[Scores], weight: float, names: Sequence[str]) -> Iterator[Block]:
+def _simulated(
+    trainings: Sequence[Scores], weight: float, names: Sequence[str]
+) -> Iterator[Stratum]:
     values = np.stack([one["dynamic"] for one in trainings])  # [training, episode]
     values = np.where(np.isfinite(values).all(axis=0), values, np.nan)
     code = trainings[0].get("dynamic_cell", np.zeros(values.shape[1])).astype(np.int64)
     present = np.unique(code)
     for cell in present:
         name = names[cell] if cell < len(names) else f"cell {cell}"
-        yield Block("dynamic", name, weight / len(present), values[:, code == cell])
+        yield Stratum("dynamic", name, weight / len(present), values[:, code == cell])
 
 
 def _usual_variance(means: Sequence[Array]) -> float:
-    """What a unit varies by inside its block; over all units where no block has two."""
+    """What a unit varies by inside its stratum; over all units where no stratum has two."""
     several = [mean for mean in means if len(mean) > 1]
     if several:
         squares = sum(float(np.square(mean - mean.mean()).sum()) for mean in several)

@@ -33,6 +33,8 @@ class SeedSpread(NamedTuple):
 
 GUESS = SeedSpread(SEED_SD, math.inf)
 """The spread before anything is known."""
+CERTAIN = SeedSpread(0.0, math.inf)
+"""The spread of what does not depend on training at all."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,12 @@ def shrunken(standings: Sequence[Standing]) -> dict[str, float]:
     centre = float(kept @ scores / kept.sum()) if real > 0.0 else 0.0
     shrunk = centre + kept * (scores - centre)
     return {s.candidate: float(value) for s, value in zip(standings, shrunk[1:], strict=True)}
+
+
+def leading(shrunk: Mapping[str, float], default: str) -> str:
+    """The design with the highest shrunken score; the default where none is above 0."""
+    best = max(shrunk, key=lambda name: shrunk[name], default=default)
+    return best if shrunk.get(best, 0.0) > 0.0 else default
 
 
 def _parts(
