@@ -47,7 +47,7 @@ from se_rl.scoring.statistics import (
 )
 
 SPA_UNITS = 250
-"""Units that simulated episodes are dealt out to, at most, where there is no history."""
+"""Equal units that days and episodes are dealt out to, at most, for SPA to resample."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def selection(ladder: Ladder, champion: str, *, proposed: int) -> Selection:
 
 
 def _screened(ladder: Ladder, *, over_default: bool) -> list[Array]:
-    """The screened designs' scores, over TWAP or over the default, spread over the days."""
+    """The screened designs' scores, over TWAP or over the default, spread over equal units."""
     screen = ladder.rungs.screen.index
     default = ladder.evaluations.get((ladder.default.id, screen), {})
     columns: list[Array] = []
@@ -170,11 +170,10 @@ def _screened(ladder: Ladder, *, over_default: bool) -> list[Array]:
 
 
 def _units(found: Contributions) -> int:
-    """As many units as history has days; without history some number of them."""
-    first = found.strata[0]
-    if first.world == "static":
-        return first.values.shape[1]
-    return min(SPA_UNITS, sum(stratum.values.shape[1] for stratum in found.strata))
+    """As many as there are days and episodes, at most `SPA_UNITS`; never fewer than days."""
+    units = [stratum.values.shape[1] for stratum in found.strata]
+    days = units[0] if found.strata[0].world == "static" else 0
+    return max(days, min(SPA_UNITS, sum(units)))
 
 
 def _spa(columns: Sequence[Array]) -> float:
