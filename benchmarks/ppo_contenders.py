@@ -13,7 +13,7 @@ import torch
 from se_rl.data.market_data import MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.worlds import Array, Episodes, Int, Observation, World, new_fields
-from se_rl.modules.defaults import Modules, reward
+from se_rl.modules.defaults import Modules, gain_over_twap
 from se_rl.rl.policy import PolicyRunner
 from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.trainer import TrainConfig, Training
@@ -85,7 +85,7 @@ def acting(runner: PolicyRunner, world: World) -> Act:
 def over_twap(world: World, act: Act, episodes: Episodes, *, clusters: Int) -> tuple[float, float]:
     """Mean gain over TWAP in bps and its error; the orders of one cluster are one observation.
 
-    Summed over an order, the default reward is its gain less TWAP's, with the news taken out.
+    Summed over an order, `gain_over_twap` is its gain less TWAP's, with the news taken out.
     """
     observation = world.reset(episodes)
     fields = new_fields(len(episodes))
@@ -93,7 +93,7 @@ def over_twap(world: World, act: Act, episodes: Episodes, *, clusters: Int) -> t
     seen = SimpleNamespace(**dict(zip(world.field_names, torch.from_numpy(fields), strict=True)))
     for step in range(world.horizon):
         observation = world.step(act(observation, world.horizon - step), None, fields)
-        gain += 1e4 * reward(seen).numpy()
+        gain += 1e4 * gain_over_twap(seen).numpy()
     kept = ~world.broken
     mean = gain[kept].mean()
     cluster = np.unique(clusters[kept], return_inverse=True)[1]

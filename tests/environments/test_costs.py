@@ -129,7 +129,7 @@ def test_the_default_reward_of_twap_is_nothing_at_any_costs(costs: Costs) -> Non
     episodes = world.draw(np.random.default_rng(0), ORDERS)
     fields = play(world, episodes, np.tile(TWAP, (ORDERS, 1)))
     step = SimpleNamespace(**{name: torch.from_numpy(v) for name, v in fields.items()})
-    np.testing.assert_allclose(defaults.reward(step).numpy(), 0.0, atol=3e-8)
+    np.testing.assert_allclose(defaults.gain_over_twap(step).numpy(), 0.0, atol=3e-8)
 
 
 def test_a_passive_fill_is_at_its_limit_and_pays_the_fee_alone() -> None:

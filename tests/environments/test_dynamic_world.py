@@ -78,7 +78,7 @@ def twap(n: int) -> np.ndarray:
 
 
 def rewards(fields: dict[str, np.ndarray]) -> np.ndarray:
-    return defaults.reward(
+    return defaults.gain_over_twap(
         SimpleNamespace(**{name: torch.from_numpy(v) for name, v in fields.items()})
     ).numpy()
 

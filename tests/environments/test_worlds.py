@@ -72,7 +72,7 @@ def twap(n: int, horizon: int = HORIZON) -> np.ndarray:
 
 
 def rewards(fields: dict[str, np.ndarray]) -> np.ndarray:
-    return defaults.reward(
+    return defaults.gain_over_twap(
         SimpleNamespace(**{name: torch.from_numpy(v) for name, v in fields.items()})
     ).numpy()
 

@@ -96,6 +96,7 @@ STRONG = """def reward(step):
     value = value + 1.0 * step.inventory_left * (step.no_order_mid - step.no_order_mid_before - step.news)
     value = value - 1.0 * step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
     value = value - 1.0 * step.twap_inventory_left * (step.no_order_mid - step.no_order_mid_before - step.news)
+    value = value - 0.5 * (200.0 * step.news.square()) * (step.inventory_left - step.twap_inventory_left).square()
     return value
 """
 NAIVE = (

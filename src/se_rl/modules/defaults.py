@@ -18,11 +18,13 @@ Imagine = Callable[[Tensor, torch.Generator], Tensor]
 
 def reward(step: Any) -> Tensor:
     """The strong default: gain over TWAP on the same episode, marked to the mid without our order,
-    with the news taken out.
+    with the news taken out, less the risk of holding another inventory than TWAP.
 
     What nobody can time is noise to a learner; without it and without TWAP's own luck the same
     lesson shows in a fraction of the episodes. Marking to the mid without our order books our
-    impact when it is paid, not when it is made.
+    impact when it is paid, not when it is made. The news is what all orders of a day bear
+    together: half a risk aversion of 0.02 per bps times its square, 100 in shares of the price,
+    costs a schedule that bets on it what the score takes for that bet.
     """
     move = step.no_order_mid - step.no_order_mid_before - step.news
     own = (
@@ -33,6 +35,12 @@ def reward(step: Any) -> Tensor:
         step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
         + step.twap_inventory_left * move
     )
+    own = (
+        own
+        - 0.5
+        * (200.0 * step.news.square())
+        * (step.inventory_left - step.twap_inventory_left).square()
+    )
     return own - twap
 
 
@@ -41,7 +49,8 @@ def gain_over_twap(step: Any) -> Tensor:
 
     Summed over an order, this is the specific part of its gain.
     """
-    return reward(step)
+    ahead = step.inventory_left - step.twap_inventory_left
+    return reward(step) + 100.0 * (step.news * ahead).square()
 
 
 def naive_reward(step: Any) -> Tensor:

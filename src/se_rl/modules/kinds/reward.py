@@ -91,7 +91,13 @@ RULES: Rules = {
     "term": ("", "    value = value <sign> <coefficient> * <price> * <quantity><gate>\n"),
     "sign": ("+", "-"),
     "coefficient": one_of("0.05 0.1 0.2 0.5 1.0 2.0 5.0"),
-    "price": one_of("0.0001 step.half_spread step.volatility step.own_impact"),
+    "price": (
+        "0.0001",
+        "step.half_spread",
+        "step.volatility",
+        "step.own_impact",
+        "(200.0 * step.news.square())",
+    ),
     "quantity": (
         "step.passive_share",
         "step.forced_share",
