@@ -34,6 +34,7 @@ from se_rl_benchmarks.ppo_contenders import (
 )
 from se_rl_benchmarks.ppo_design import design_in_fresh_process
 from se_rl_benchmarks.ppo_sb3 import sb3_defaults, sb3_same
+from se_rl_benchmarks.ppo_units import unit_costs
 from se_rl_benchmarks.timing import Measurement, Say, silent
 
 VALID_ORDERS = 4096
@@ -62,6 +63,8 @@ def bench_ppo(*, seconds: float = 2.0, say: Say = silent) -> Measurement:
         say("parts of an update")
         gained = gains(found, past, later)
         shares = parts(StaticWorld(past, horizon=HORIZON), seconds=seconds)
+        say("what a work unit costs")
+        units = unit_costs(past)
     finally:
         torch.set_num_threads(threads)
     say("one design in both worlds")
@@ -73,6 +76,7 @@ def bench_ppo(*, seconds: float = 2.0, say: Say = silent) -> Measurement:
         OURS_SAME: rates[OURS_SAME],
         **gained,
         **shares,
+        **units,
         **design_in_fresh_process(),
     }
     return Measurement(
