@@ -1,0 +1,211 @@
+"""Many trainings at once in forked processes: what tables and banks of designs are made of.
+
+Nothing is locked up here, so designs must be hand-written or spelled by the grammar. Each process
+has one core: set NUMBA_NUM_THREADS=1 and OMP_NUM_THREADS=1 before Python starts.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from se_rl.scoring.score import Scores
+
+from se_rl.baselines.passive_grid import best_constant
+from se_rl.core.preparation import GRID_EPISODES, RunData, load_run_data
+from se_rl.data.catalog import load_dataset
+from se_rl.data.features import observation_table
+from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.environments.static_world import StaticWorld
+from se_rl.environments.worlds import Episodes
+from se_rl.executors.training_settings import train_config, training_worlds_of
+from se_rl.modules.loading import load_design
+from se_rl.records.settings import RunConfig
+from se_rl.rl.policy import Neutral
+from se_rl.rl.trainer import Trained, train
+from se_rl.rl.training_worlds import dynamic_worlds, make_worlds
+from se_rl.scoring.play import Open, play
+from se_rl.scoring.static_panel import joined_scores, sampled_panels
+from se_rl.scoring.validation import HISTORY_ORDERS
+from se_rl.seal import PUBLIC, Seal, sealed_seed
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training of a design and its score on the validation days of the last rung."""
+
+    design: str
+    work: float
+    seed: int
+    sources: Mapping[str, str] = field(default_factory=dict)
+    worlds: str = "both"
+    """Where it is trained; it is scored in both."""
+    rung: int = 2
+    """Where it is scored: a rung's validation days, or -1 for the test days."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job came to: its scores by pair of orders, seconds, and the path of alpha."""
+
+    job: Job
+    scores: Scores
+    seconds: float
+    alpha: tuple[float, ...]
+    reason: str = ""
+
+
+class Workshop:
+    """A run's data, markets and validation, made once and shared by all processes."""
+
+    def __init__(
+        self, config: RunConfig, *, seal: str = PUBLIC, with_test_days: bool = False
+    ) -> None:
+        self.data = load_run_data(config, Seal(seal, "given"))
+        self.config = self.data.config
+        self._table = observation_table(self.data.train, self.data.scales)
+        self.sealed = SealedDays(self.data, seal) if with_test_days else None
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The names of the simulated cells."""
+        return self.data.validation.cells.get("dynamic", ())
+
+    @cached_property
+    def banks(self) -> Mapping[int, EpisodeBank]:
+        """Simulated episodes to train on, by horizon."""
+        worlds = dynamic_worlds(
+            training_worlds_of(self.config), data=self.data.train, scales=self.data.scales
+        )
+        return {world.horizon: world.filled_bank() for world in worlds}
+
+    @cached_property
+    def neutral(self) -> Mapping[str, Neutral]:
+        """What an output of 0 means in simulated markets: the best constant schedule there."""
+        worlds = dynamic_worlds(
+            training_worlds_of(self.config),
+            data=self.data.train,
+            scales=self.data.scales,
+            banks=self.banks,
+        )
+        episodes = min(GRID_EPISODES, self.config.bank)
+        best = best_constant(worlds, np.random.default_rng(0), episodes=episodes)
+        return {"dynamic": Neutral(best.multiple, best.offset)}
+
+    def trained(self, job: Job) -> Trained:
+        """The training of a job."""
+        modules = load_design(dict(job.sources))
+        config = replace(self.config, worlds=job.worlds)  # type: ignore[arg-type]
+        worlds = make_worlds(
+            modules,
+            training_worlds_of(config),
+            data=self.data.train,
+            scales=self.data.scales,
+            table=self._table,
+            banks=self.banks,
+            seed=job.seed,
+        )
+        return train(
+            modules,
+            worlds.train,
+            replace(train_config(config, config.rungs.last), budget=job.work),
+            seed=job.seed,
+            neutral=self.neutral,
+            held_back=worlds.held_back,
+        )
+
+    def outcome(self, job: Job) -> Outcome:
+        """Train and score."""
+        torch.set_num_threads(1)
+        started = time.perf_counter()
+        made = self.trained(job)
+        seconds = time.perf_counter() - started
+        scores: Scores = {}
+        if made.reason is None and job.rung < 0:
+            assert self.sealed is not None  # asked for when the workshop was opened
+            scores = self.sealed.scores(lambda world, *_: made.runner(world))
+        elif made.reason is None:
+            rung = self.config.rungs[job.rung]
+            scores = self.data.validation.score(rung, lambda world, *_: made.runner(world))
+        alpha = tuple(row.alpha for row in made.curve if row.phase == "joint")
+        return Outcome(job, scores, seconds, alpha, made.reason or "")
+
+    def prepare(self) -> None:
+        """Simulate and compile all that every process needs, in this one.
+
+        The default network alone: a pass of autograd here would break every forked process.
+        """
+        for rung in (0, 1, 2) if self.sealed is None else (0, 1, 2, -1):
+            self.outcome(Job("default", 0.05, 0, rung=rung))
+
+
+class SealedDays:
+    """The test days of a set and simulated orders that no search sees."""
+
+    def __init__(self, data: RunData, seal: str) -> None:
+        config = data.config
+        dataset = load_dataset(config.data, seal=seal)
+        world = StaticWorld(
+            dataset.data,
+            horizon=config.horizons[0],
+            dates=dataset.dates("test"),
+            scales=data.scales,
+            sizes=config.sizes,
+        )
+        self._panels = sampled_panels(
+            world,
+            config.horizons,
+            dates=dataset.dates("test"),
+            day_orders=config.day_orders,
+            seed=sealed_seed(seal, HISTORY_ORDERS),
+        )
+        self._markets = data.validation.test_markets()
+
+    def scores(self, policy: Open) -> Scores:
+        """All scores of one policy, by pair of orders."""
+        parts = []
+        for panel in self._panels:
+            parts.append(panel.scores(play(panel.world, Episodes(panel.orders), policy)))
+        return joined_scores(parts) | self._markets.scores(policy)
+
+
+def run_jobs(
+    workshop: Workshop,
+    jobs: Sequence[Job],
+    keep: Callable[[Outcome], None],
+    *,
+    seconds: float,
+    workers: int | None = None,
+) -> int:
+    """Run jobs in their order until the time is over; how many were kept."""
+    global _WORKSHOP
+    workshop.prepare()
+    _WORKSHOP = workshop
+    started = time.monotonic()
+    count = 0
+    context = multiprocessing.get_context("fork")
+    with context.Pool(workers or os.cpu_count()) as pool:
+        answers = pool.imap_unordered(_outcome, jobs)
+        for _ in jobs:
+            left = seconds - (time.monotonic() - started)
+            try:
+                keep(answers.next(timeout=max(0.0, left)))
+            except multiprocessing.TimeoutError:
+                break
+            count += 1
+        pool.terminate()
+    return count
+
+
+_WORKSHOP: Workshop | None = None
+
+
+def _outcome(job: Job) -> Outcome:
+    assert _WORKSHOP is not None  # set before the fork
+    return _WORKSHOP.outcome(job)
