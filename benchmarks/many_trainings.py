@@ -15,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from se_rl.scoring.score import Scores
 
 from se_rl.baselines.passive_grid import best_constant
 from se_rl.core.preparation import GRID_EPISODES, RunData, load_run_data
@@ -31,6 +30,7 @@ from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import Trained, train
 from se_rl.rl.training_worlds import dynamic_worlds, make_worlds
 from se_rl.scoring.play import Open, play
+from se_rl.scoring.score import Scores
 from se_rl.scoring.static_panel import joined_scores, sampled_panels
 from se_rl.scoring.validation import HISTORY_ORDERS
 from se_rl.seal import PUBLIC, Seal, sealed_seed

@@ -27,7 +27,6 @@ from typing import Any
 import many_trainings
 import numpy as np
 from many_trainings import Job, Workshop, _outcome
-from se_rl.scoring.score import Array, ScoreRule, Scores, difference
 
 from se_rl.core.designers import Designers
 from se_rl.core.preparation import make_kit
@@ -38,6 +37,7 @@ from se_rl.records.entries import Evaluation
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig, preset
+from se_rl.scoring.score import Array, ScoreRule, Scores, difference
 
 FRESH_SEED = 1000
 """The first of the training seeds that no search uses."""
@@ -226,21 +226,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[SearchRow] = []
     context = multiprocessing.get_context("fork")
-    with tempfile.TemporaryDirectory() as place, context.Pool(options.workers) as pool:
-        with ThreadPoolExecutor(len(configs)) as threads:
-            waiting = []
-            for config in configs:
-                folder = Path(place) / f"{config.arm}-{config.seed}"
-                waiting.append(threads.submit(run_arm, workshop, pool, config, folder, deadline))
-            for one in waiting:
-                row = one.result()
-                if row is None:
-                    continue
-                rows.append(row)
-                told = {"sets": {options.data: {"arms": summary(rows)}}}
-                told["searches"] = [asdict(each) for each in rows]  # type: ignore[assignment]
-                (options.out / "search.json").write_text(json.dumps(told, indent=1) + "\n")
-                (options.out / "search.md").write_text(table(summary(rows)))
+    with (
+        tempfile.TemporaryDirectory() as place,
+        context.Pool(options.workers) as pool,
+        ThreadPoolExecutor(len(configs)) as threads,
+    ):
+        waiting = []
+        for config in configs:
+            folder = Path(place) / f"{config.arm}-{config.seed}"
+            waiting.append(threads.submit(run_arm, workshop, pool, config, folder, deadline))
+        for one in waiting:
+            row = one.result()
+            if row is None:
+                continue
+            rows.append(row)
+            told = {
+                "sets": {options.data: {"arms": summary(rows)}},
+                "searches": [asdict(each) for each in rows],
+            }
+            (options.out / "search.json").write_text(json.dumps(told, indent=1) + "\n")
+            (options.out / "search.md").write_text(table(summary(rows)))
     print(table(summary(rows)))
     return 0
 
