@@ -130,13 +130,21 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
 
 def _test_table(_: Any, policies: final_tables.Policies, **__: Any) -> TestTable:
     """The table of the test days, from what the policies do."""
-    gain, rows = Gain(0.0, ci95=(-1.0, 1.0)), {}
+    gain, rows, scores = Gain(0.0, ci95=(-1.0, 1.0)), {}, {}
     for name, seeds in policies.items():
         level = sum(seed("static", 9, 1).multiple for seed in seeds)  # type: ignore[attr-defined]
         metrics = dict.fromkeys(("PA", "PA_std", "WR", "GLR", "AFI"), level)
         gains = dict.fromkeys(("ours_over", "ours_over_specific", "over_TWAP"), gain)
         rows[name] = MethodRow(**metrics, **gains, over_TWAP_specific=Gain(level))
-    return TestTable(rows, days=4, orders=4, checks=(), by_day={}, paths={})
+        scores[name] = tuple(_scores(seed("static", 9, 1)) for seed in seeds)
+    return TestTable(rows, days=4, orders=4, checks=(), by_day={}, paths={}, scores=scores)
+
+
+def _scores(policy: Any) -> dict[str, Any]:
+    """What a policy earned on four test days."""
+    days = np.arange(4.0)
+    gains = policy.multiple * np.array([1.0, -1.0, 2.0, 0.0])
+    return {"static": gains, "static_total": gains, "static_day": days}
 
 
 def table(results: RunResults) -> str:

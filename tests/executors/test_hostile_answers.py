@@ -72,7 +72,8 @@ class OneScore:
     markets_digest = ""
 
     def score(self, *_: Any) -> dict[str, Any]:
-        return {"static": np.ones(4), "static_day": np.arange(4.0)}
+        gains = np.ones(4)
+        return {"static": gains, "static_total": gains, "static_day": np.arange(4.0)}
 
 
 @pytest.fixture(scope="module")

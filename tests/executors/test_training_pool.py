@@ -67,7 +67,8 @@ class OneScore:
     markets_digest = ""
 
     def score(self, *_: Any) -> dict[str, Any]:
-        return {"static": np.ones(4), "static_day": np.arange(4.0)}
+        gains = np.ones(4)
+        return {"static": gains, "static_total": gains, "static_day": np.arange(4.0)}
 
 
 @pytest.fixture
@@ -108,7 +109,10 @@ def test_a_lost_worker_is_tried_again_and_a_failure_is_a_result(pool: TrainingPo
     assert [found[seed].status for seed in range(5)] == ["ok", "ok", "failed", "failed", "failed"]
     assert [found[seed].attempts for seed in range(5)] == [1, 3, 3, 1, 1]
     assert found[2].reason == "crashed: seed 2" and found[3].reason == "timeout: seed 3"
-    assert found[0].scores == {"static": 1.0} and found[0].policy != found[1].policy
+    assert (
+        found[0].scores == {"score": 0.5, "static": 1.0, "static_total": 1.0}
+        and found[0].policy != found[1].policy
+    )
     assert np.array_equal(pool.arrays(found[1])["static"], np.ones(4))
     looked_up = {job.seed: (e, stored) for job, e, stored in pool.evaluate(jobs(5))}
     assert looked_up == {seed: (evaluation, True) for seed, evaluation in found.items()}

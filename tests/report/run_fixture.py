@@ -130,7 +130,6 @@ def _evaluate(archive: Archive, name: str, rung: int, level: float, *, reason: s
             "static": static,
             "static_day": days,
             "dynamic": 4.0 + static,
-            "dynamic_x2": 2.0 + static,
         }
         packed = io.BytesIO()
         np.savez(packed, **arrays)

@@ -45,8 +45,7 @@ def orders(seed: int, *, static: float = 0.0, dynamic: float = 0.0) -> dict[str,
         "static": rng.normal(0.5, 3.0, DAYS * ORDERS) + np.repeat(by_day, ORDERS),
         "static_day": day.astype(float),
     }
-    for name, scale in (("dynamic", 1.0), ("dynamic_x2", 2.0)):
-        found[name] = rng.normal(4.0, 2.0, EPISODES) + scale * added(dynamic, EPISODES)
+    found["dynamic"] = rng.normal(4.0, 2.0, EPISODES) + added(dynamic, EPISODES)
     found["dynamic"][3] = np.nan  # a market that broke: no score for that order
     return found
 
