@@ -1,15 +1,12 @@
 """Writes docs/results/baselines.md: the baselines on real data sets, as `se-rl baselines` has them.
 
-    python benchmarks/baselines_tables.py [--data-folder DIR]
+    python benchmarks/baselines_tables.py
 
-The folder of real sets is SE_RL_SHARED_DATA or ../shared/data; none of its data enters the
-repository.
+Real sets and their split dates are those of `real_sets.py`.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,19 +17,19 @@ from se_rl.baselines.table import run_baselines
 from se_rl.records.files import write_text
 from se_rl.report.numbers import interval, number, p_value
 from se_rl_benchmarks.markdown_tables import line
+from se_rl_benchmarks.real_sets import FOLDER, REAL_SETS, ROOT
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 RUNS: tuple[tuple[str, int | Literal["session"], int], ...] = (
-    ("us_minute_2018", 240, 0),
-    ("us_minute_2025", 240, 0),
-    ("us_minute_2026", 240, 0),
-    ("us_minute_2022", 240, 0),
-    ("us_minute_2018", "session", 0),
-    ("us_minute_2025", "session", 0),
+    ("us_2018", 240, 0),
+    ("us_2025", 240, 0),
+    ("us_2026", 240, 0),
+    ("us_2022", 240, 0),
+    ("us_2018", "session", 0),
+    ("us_2025", "session", 0),
     ("cn_15min_2025", "session", 0),
-    ("us_minute_2018", 240, 30),
-    ("us_minute_2025", 240, 30),
-    ("us_minute_2026", 240, 30),
+    ("us_2018", 240, 30),
+    ("us_2025", 240, 30),
+    ("us_2026", 240, 30),
     ("cn_15min_2025", "session", 1),
 )
 """Data set, horizon and first bar of every section."""
@@ -58,7 +55,10 @@ def section(results: Mapping[str, Any]) -> str:
     data = results["data"]
     config = results["config"]
     command = f"se-rl baselines --data {data['name']}.parquet --horizon {config['horizon']}"
-    command += " --split test"
+    command += f" --split test --train-until {config['train_until']}"
+    command += f" --valid-until {config['valid_until']}"
+    for other in config["fit_on"]:
+        command += f" --fit-on {Path(other).name}"
     title = f"## {data['name']}, {results['horizon']} bars"
     if config["start"]:
         command += f" --start {config['start']}"
@@ -112,19 +112,22 @@ def small_print(results: Mapping[str, Any]) -> str:
 
 def main() -> None:
     """Run every set and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    default = os.environ.get("SE_RL_SHARED_DATA", REPOSITORY.parent / "shared" / "data")
-    parser.add_argument("--data-folder", type=Path, default=Path(default))
-    folder = parser.parse_args().data_folder
-    if not folder.is_dir():
-        sys.exit(f"real data not found: {folder}; set SE_RL_SHARED_DATA")
+    if not FOLDER.is_dir():
+        sys.exit(f"real data not found: {FOLDER}; set SE_RL_SHARED_DATA")
     sections = []
     for name, horizon, start in RUNS:
         print(f"... {name}, {horizon}, start {start}", file=sys.stderr)
-        data = str(folder / f"{name}.parquet")
-        config = BaselinesConfig(data=data, horizon=horizon, start=start)
+        real = REAL_SETS[name]
+        config = BaselinesConfig(
+            data=str(real.path),
+            horizon=horizon,
+            start=start,
+            train_until=real.train_until,
+            valid_until=real.valid_until,
+            fit_on=real.fit_on,
+        )
         sections.append(section(run_baselines(config)))
-    write_text(REPOSITORY / "docs" / "results" / "baselines.md", "\n".join([HEAD, *sections]))
+    write_text(ROOT / "docs" / "results" / "baselines.md", "\n".join([HEAD, *sections]))
 
 
 if __name__ == "__main__":

@@ -23,10 +23,11 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from se_rl_benchmarks.learned_trainings import DATA, ROOT, SEEDS, hybrid, on_history, simulated
+from se_rl_benchmarks.learned_trainings import SEEDS, hybrid, on_history, simulated
 from se_rl_benchmarks.markdown_tables import interval, table
+from se_rl_benchmarks.real_sets import FOLDER, ROOT
 
-SETS = ("us_minute_2025", "us_minute_2018")
+SETS = ("us_2025", "us_2018")
 BUDGET = 6.0
 TIMES = (1, 3)
 SHARES = (0.10, 0.25)
@@ -65,8 +66,8 @@ def main() -> None:
     options = _options()
     unit = BUDGET * options.scale
     jobs = {key: job for key, job in all_jobs(unit).items() if options.only in (None, key[0])}
-    if any(key[0] == "history" for key in jobs) and not DATA.exists():
-        sys.exit(f"real data not found in {DATA}; set SE_RL_SHARED_DATA to its folder")
+    if any(key[0] == "history" for key in jobs) and not FOLDER.exists():
+        sys.exit(f"real data not found in {FOLDER}; set SE_RL_SHARED_DATA to its folder")
     done = run(jobs, options.keep / f"{unit:g}", workers=options.workers)
     if options.only is None:
         options.out.write_text(page(done, unit))

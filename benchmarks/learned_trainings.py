@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -26,9 +24,8 @@ from se_rl.rl.training_worlds import TrainingWorldsConfig, make_worlds
 from se_rl.scoring.execution import execute
 from se_rl.scoring.order_scores import Score
 from se_rl.seal import PUBLIC
+from se_rl_benchmarks.real_sets import REAL_SETS
 
-ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("SE_RL_SHARED_DATA", ROOT.parent / "shared" / "data"))
 SEEDS = 5
 Rows = dict[str, Any]
 """What one part writes to its JSON file."""
@@ -37,8 +34,12 @@ Rows = dict[str, Any]
 def on_history(name: str, design: str, budget: float) -> Rows:
     """One design on one set's test days: over TWAP and over XS ridge, paired on the same orders."""
     torch.set_num_threads(1)
-    dataset, task = open_task(BaselinesConfig(data=str(DATA / f"{name}.parquet")))
-    fitted = fit_on_train(dataset)
+    real = REAL_SETS[name]
+    config = BaselinesConfig(
+        data=str(real.path), train_until=real.train_until, valid_until=real.valid_until
+    )
+    dataset, task = open_task(config)
+    fitted = fit_on_train(dataset, fit_on=real.fit_on)
     assert fitted.ridge is not None and fitted.scales is not None
     forecast = fitted.ridge.forecast(task.data, fitted.scales)
     ridge = task.score(registry.RIDGE, fitted.ridge.schedule(task.orders, forecast))
@@ -48,7 +49,7 @@ def on_history(name: str, design: str, budget: float) -> Rows:
         task.data,
         task.orders,
         fitted.scales,
-        train_dates=dataset.dates("train"),
+        train=dataset.split("train"),
         config=LearnedConfig(budget=budget, seeds=SEEDS),
         rivals=rivals,
     )[0]

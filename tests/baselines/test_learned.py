@@ -26,11 +26,9 @@ CONFIG = LearnedConfig(budget=0.05, seeds=2, fresh_orders=64, dynamic_horizon=10
 
 @pytest.fixture(scope="module")
 def learned():
-    train, test = DATA.dates[:4], DATA.dates[4:]
-    scales = FeatureScales.fit(DATA.select(dates=train))
-    return learned_on_history(
-        DATA, order_pairs(DATA, 30, dates=test), scales, train_dates=train, config=CONFIG
-    )
+    train = DATA.select(dates=DATA.dates[:4])
+    orders = order_pairs(DATA, 30, dates=DATA.dates[4:])
+    return learned_on_history(DATA, orders, FeatureScales.fit(train), train=train, config=CONFIG)
 
 
 def test_every_design_is_trained_with_every_seed_and_the_same_budget(learned) -> None:

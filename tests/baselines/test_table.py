@@ -94,7 +94,9 @@ def test_costs_and_caps_reach_the_table(on: DataSet) -> None:
     twap = costly["methods"]["TWAP"]
     assert twap["AFI"] > 0.1
     assert twap["PA"] < -2.5 < -0.5 < twap["PA_gross"] + 1
-    assert costly["costs"] == {"half_spread_bps": 2.0, "fee_bps": 1.0, "cap": 0.001}
+    paid = {"half_spread_bps": 2.0, "fee_bps": 1.0, "cap": 0.001, "fill_model": "price_taker"}
+    assert costly["costs"] == paid
+    assert any(note.startswith("costs on history: half-spread 2 bps") for note in costly["notes"])
 
 
 def test_a_broken_policy_blocks_the_table(on: DataSet, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,11 +166,27 @@ CHECK_VALUES = {  # over TWAP in bps, as published in the research that defined 
 }
 
 
+UNTIL = {
+    "us_minute_2018": ("2018-03-13", "2018-03-21"),
+    "us_minute_2025": ("2025-02-05", "2025-02-18"),
+    "us_minute_2026": ("2000-01-01", "2000-01-01"),  # test days only
+    "cn_15min_2025": ("2025-08-07", "2025-10-23"),
+}
+
+
 @pytest.mark.parametrize(("name", "horizon"), CHECK_VALUES)
 def test_check_values_are_reproduced_on_real_sets(shared_data, name: str, horizon) -> None:
-    found = run_baselines(
-        BaselinesConfig(data=str(shared_data / f"{name}.parquet"), horizon=horizon, split="test")
+    both = {"us_minute_2018": "2018-03-13", "us_minute_2025": "2025-02-05"}
+    others = {other: day for other, day in both.items() if name != other and "us_" in name}
+    config = BaselinesConfig(
+        data=str(shared_data / f"{name}.parquet"),
+        horizon=horizon,
+        split="test",
+        train_until=UNTIL[name][0],
+        valid_until=UNTIL[name][1],
+        fit_on=tuple(f"{shared_data / other}.parquet@{day}" for other, day in others.items()),
     )
+    found = run_baselines(config)
     ridge = found["methods"]["XS ridge"]["over_TWAP"]["mean"]
     assert ridge == pytest.approx(CHECK_VALUES[name, horizon], abs=0.3)
     assert abs(found["methods"]["TWAP"]["PA_vs_twap"]) < 1e-9

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from se_rl.data.calendar import session_grid
 from se_rl.data.catalog import (
-    KNOWN_SETS,
     DataSet,
     import_bars,
     imported_names,
     list_datasets,
     load_dataset,
-    split_dates,
+    load_train_days,
 )
-from se_rl.data.market_data import DataError, MarketData, Provenance
+from se_rl.data.market_data import DataError, MarketData, Provenance, SplitDates
+from se_rl.data.splits import day_number, given_split, split_dates, walk_forward
+from se_rl.data.store import write_bars
 
 SPLITS = ("train", "valid", "test")
 
@@ -70,51 +71,98 @@ def test_splits_by_share_keep_a_session_between_them(days: list[int]) -> None:
         assert abs(len(splits["train"]) - 0.6 * len(days)) < 1 and len(splits["test"]) >= 1
 
 
+README_SPLITS = {
+    "us_minute_2018": (("2018-03-13", "2018-03-21"), (17, 6, 6)),
+    "us_minute_2025": (("2025-02-05", "2025-02-18"), (23, 8, 8)),
+    "us_minute_2015": (("2015-12-14", "2016-01-06"), (44, 14, 30)),
+    "cn_15min_2025": (("2025-08-07", "2025-10-23"), (145, 49, 49)),
+    "cn_5min_2018": (("2018-11-13", "2019-01-15"), (139, 43, 60)),
+    "in_15min_2024": (("2024-12-20", "2025-04-07"), (240, 72, 100)),
+}
+
+
+@pytest.mark.parametrize("name", README_SPLITS)
+def test_real_sets_are_split_by_the_dates_that_are_given(shared_data: Path, name: str) -> None:
+    until, counts = README_SPLITS[name]
+    dataset = load_dataset(str(shared_data / f"{name}.parquet"), split=given_split(*until))
+    assert tuple(len(dataset.dates(split)) for split in SPLITS) == counts
+    every = np.concatenate([dataset.dates(split) for split in SPLITS])
+    assert every.tolist() == dataset.data.dates.tolist()
+    assert dataset.dates("train")[-1] == day_number(until[0])
+
+
+def test_a_file_s_name_says_nothing_about_its_split(tmp_path: Path) -> None:
+    for name in ("us_minute_2018", "mine"):
+        write_bars(market(), tmp_path / f"{name}.parquet")
+    one, two = (load_dataset(str(tmp_path / f"{n}.parquet")) for n in ("us_minute_2018", "mine"))
+    for split in SPLITS:
+        assert one.dates(split).tolist() == two.dates(split).tolist()
+
+
+def test_an_imported_set_carries_its_split(home: Path) -> None:
+    split = SplitDates(20250103, 20250106)
+    import_bars(market(split=split), "mine")
+    dataset = load_dataset("mine")
+    assert dataset.data.provenance.split == split
+    assert [len(dataset.dates(name)) for name in SPLITS] == [3, 3, 4]
+    other = load_dataset("mine", split=SplitDates(20250101, 20250102))
+    assert [len(other.dates(name)) for name in SPLITS] == [1, 1, 8]
+
+
+def test_closed_test_days_are_counted_and_not_there(home: Path) -> None:
+    import_bars(market(), "mine")
+    whole, closed = load_dataset("mine"), load_dataset("mine", with_test=False)
+    for split in SPLITS:
+        assert closed.dates(split).tolist() == whole.dates(split).tolist()
+    assert not np.isin(closed.data.dates, whole.dates("test")).any()
+    with pytest.raises(DataError, match="the test days of mine are closed") as error:
+        closed.split("test")
+    refusal(error)
+
+
 @pytest.mark.parametrize(
-    ("name", "counts", "edges"),
+    ("given", "words"),
     [
-        ("us_minute_2018", (17, 6, 6), {"train": (0, 20180313), "valid": (20180314, 20180321)}),
-        ("us_minute_2025", (23, 8, 8), {"train": (0, 20250205), "valid": (20250206, 20250218)}),
-        ("us_minute_2022", (0, 0, 5), {"test": (20220208, 20220214)}),
-        ("us_minute_2026", (0, 0, 12), {"test": (20260309, 20260414)}),
-        (
-            "cn_15min_2025",
-            (None, None, 49),
-            {"train": (0, 20250807), "valid": (20250808, 20251023)},
-        ),
+        (("2025-01-01", None), "--train-until is given without --valid-until"),
+        ((None, "2025-01-01"), "--valid-until is given without --train-until"),
+        (("2025-02-01", "2025-01-01"), "valid days end on 20250101, before train days do"),
+        (("1.2.2025", "2025-01-01"), "date '1.2.2025' cannot be read; write it as YYYY-MM-DD"),
     ],
 )
-def test_the_known_sets_are_split_as_their_description_says(
-    shared_data: Path, name: str, counts: tuple[int | None, ...], edges: dict[str, tuple[int, int]]
+def test_impossible_split_dates_are_refused_in_one_line(
+    given: tuple[str | None, str | None], words: str
 ) -> None:
-    dataset = load_dataset(str(shared_data / f"{name}.parquet"))
-    splits = split_dates(dataset.data.dates, KNOWN_SETS[name])
-    for split, count in zip(SPLITS, counts, strict=True):
-        assert count is None or len(splits[split]) == count
-        assert dataset.has(split) == bool(len(splits[split]))
-    for split, (first, last) in edges.items():
-        assert first <= splits[split][0] and splits[split][-1] == last
-    assert (
-        np.concatenate([splits[split] for split in SPLITS]).tolist() == dataset.data.dates.tolist()
-    )
-    assert dataset.split("test").dates.tolist() == splits["test"].tolist()
+    with pytest.raises(DataError, match=words) as error:
+        given_split(*given)
+    refusal(error)
 
 
-def test_models_for_a_known_set_are_fitted_on_the_known_sets_beside_it(shared_data: Path) -> None:
-    names = {
-        "us_minute_2022": ["us_minute_2018", "us_minute_2025"],
-        "cn_15min_2025": ["cn_15min_2025"],
-    }
-    for name, fitted_on in names.items():
-        dataset = load_dataset(str(shared_data / f"{name}.parquet"))
-        assert [companion.name for companion in dataset.companions()] == fitted_on
-        assert (dataset in dataset.companions()) == (name in fitted_on)
+def test_sets_to_fit_on_name_their_last_day(home: Path) -> None:
+    import_bars(market(), "mine")
+    assert load_train_days("mine@2025-01-04").dates("train")[-1] == 20250104
+    assert not load_train_days("mine@2025-01-04").has("valid")
+    for spec, words in (("mine", "SET@YYYY-MM-DD"), ("mine@2024-01-01", "no day until")):
+        with pytest.raises(DataError, match=words) as error:
+            load_train_days(spec)
+        refusal(error)
 
 
-def test_other_sets_are_fitted_on_themselves_where_they_have_train_days() -> None:
-    dataset = DataSet(market())
-    assert dataset.companions() == [dataset]
-    assert DataSet(market(sessions=1)).companions() == []
+@given(st.integers(2, 200), st.integers(1, 8))
+def test_a_walk_forward_tests_every_later_day_once_and_fits_on_the_past_alone(
+    sessions: int, blocks: int
+) -> None:
+    dates = np.arange(20250101, 20250101 + sessions, dtype=np.int32)
+    train = len(split_dates(dates)["train"])
+    if sessions - train - 1 < 2 * blocks or not train:
+        with pytest.raises(DataError, match="give fewer blocks"):
+            walk_forward(dates, blocks)
+        return
+    folds = walk_forward(dates, blocks)
+    tested = np.concatenate([fold.block for fold in folds])
+    assert tested.tolist() == dates[train + 1 :].tolist() and len(folds) == blocks
+    for fold in folds:
+        assert fold.past[0] == dates[0] and fold.past[-1] + 2 == fold.block[0]
+        assert len(fold.block) >= 2
 
 
 @pytest.mark.parametrize(("name", "exchange"), [("csi100", "XSHG"), ("nasdaq100", "XNYS")])
@@ -192,8 +240,6 @@ def test_unknown_and_empty_splits_are_refused_in_one_line() -> None:
             dataset.split(split)
         refusal(error)
     assert dataset.has("all") and dataset.split("all").shape == (2, 1, 16)
-    with pytest.raises(DataError, match="split 'train' of us_minute_2026 is empty"):
-        DataSet(market(name="us_minute_2026")).dates("train")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def sealed(seal: str, config: SyntheticConfig = CONFIG) -> MarketData:
-    return synthetic_market(config, sealed=SealedDays(FIRST, seal))
+    return synthetic_market(config, sealed=SealedDays(FIRST, seal, (config.sessions - FIRST,)))
 
 
 def same(one: MarketData, two: MarketData, days: slice) -> list[bool]:
@@ -104,3 +104,34 @@ def test_a_universe_by_name_is_sealed_after_its_train_days(monkeypatch: pytest.M
     assert equal("train") and not equal("valid") and not equal("test")
     gap = int(np.flatnonzero(one.data.dates == one.dates("train")[-1])[0]) + 1
     assert not np.array_equal(public.data.close[:, gap], one.data.close[:, gap])
+
+
+def test_a_block_of_sealed_days_does_not_depend_on_what_comes_after_it() -> None:
+    config = replace(CONFIG, symbols=2)
+    one, two = (
+        synthetic_market(config, sealed=SealedDays(FIRST, "s", blocks))
+        for blocks in ((5,), (5, 30))
+    )
+    assert len(two.dates) == FIRST + 35 > config.sessions
+    assert all(same(one, two, slice(0, FIRST + 5)))
+    assert all(same(synthetic_market(config), two, slice(0, FIRST)))
+
+
+def test_a_universe_has_as_many_scored_days_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(CONFIG, symbols=2, bar_minutes=30, scored_days=40)
+    monkeypatch.setitem(catalog.UNIVERSES, "small", config)
+    whole = load_dataset("small", seal="one")
+    closed = load_dataset("small", seal="one", with_test=False)
+    few = load_dataset("small", seal="one", scored_days=3)
+    for dataset, days in ((whole, 40), (closed, 40), (few, 3)):
+        counts = [len(dataset.dates(split)) for split in ("train", "valid", "test")]
+        assert counts == [FIRST, days, days]
+    assert whole.data.provenance.sha256 == closed.data.provenance.sha256
+    assert whole.data.provenance.sha256 != few.data.provenance.sha256
+    assert len(closed.data.dates) == FIRST + 41
+    assert all(same(whole.data, closed.data, slice(0, FIRST + 41)))
+    assert all(same(synthetic_market(config), few.data, slice(0, FIRST)))
+
+
+def test_the_ready_made_universes_have_power() -> None:
+    assert all(config.scored_days == 120 for config in catalog.UNIVERSES.values())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from se_rl.baselines.ridge import XSRidge
-from se_rl.data.catalog import DataSet
+from se_rl.data.catalog import DataSet, load_train_days
 from se_rl.data.features import FeatureScales
-from se_rl.data.market_data import MarketData
+from se_rl.data.market_data import DataError, MarketData
 
 MIN_SYMBOLS = 5
 MIN_TRAIN_SESSIONS = 3
@@ -24,9 +25,9 @@ class Fitted:
     notes: tuple[str, ...]
 
 
-def fit_on_train(dataset: DataSet) -> Fitted:
-    """Fit scales and ridge on the train days of the set and of the sets known to belong to it."""
-    train = _train_sets(dataset)
+def fit_on_train(dataset: DataSet, *, fit_on: Sequence[str] = ()) -> Fitted:
+    """Fit scales and ridge on the train days of the set and of those named in `fit_on`."""
+    train = _train_sets(dataset, fit_on)
     if not train:
         sessions = len(dataset.data.dates)
         note = (
@@ -44,18 +45,26 @@ def fit_on_train(dataset: DataSet) -> Fitted:
     return Fitted(scales, XSRidge.fit(train), train, ())
 
 
-def _train_sets(dataset: DataSet) -> TrainSets:
-    """The train days of the set and its companions that have bars of the same length."""
+def _train_sets(dataset: DataSet, fit_on: Sequence[str]) -> TrainSets:
+    """The train days of the set and of the others, whose bars must be as long."""
+    sets = [dataset] if dataset.has("train") else []
+    for spec in fit_on:
+        other = load_train_days(spec)
+        if other.data.grid.bar_minutes != dataset.data.grid.bar_minutes:
+            raise DataError(
+                f"{spec} has bars of {other.data.grid.bar_minutes} minutes and {dataset.name} of "
+                f"{dataset.data.grid.bar_minutes}; fit on bars of one length"
+            )
+        sets.append(other)
     train = []
-    for companion in dataset.companions():
-        bars = companion.split("train") if companion.has("train") else None
-        if bars is not None and bars.grid.bar_minutes == dataset.data.grid.bar_minutes:
-            train.append((bars, FeatureScales.fit(bars)))
+    for one in sets:
+        bars = one.split("train")
+        train.append((bars, FeatureScales.fit(bars)))
     return tuple(train)
 
 
 def _own_scales(dataset: DataSet, train: TrainSets) -> FeatureScales | None:
-    """The set's own scales, else those of the last companion whose sessions are as long."""
+    """The set's own scales, else those of the last other set whose sessions are as long."""
     chosen = None
     for bars, scales in train:
         if bars.provenance.name == dataset.name:

@@ -109,16 +109,16 @@ def learned_on_history(
     orders: Orders,
     scales: FeatureScales,
     *,
-    train_dates: npt.NDArray[np.integer],
+    train: MarketData,
     config: LearnedConfig,
     costs: Costs | None = None,
     rivals: Sequence[LearnedRival] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[LearnedBaseline]:
     """The rivals (default: all registered) trained on train days, executing the panel's orders."""
-    make = partial(StaticWorld, data, horizon=orders.horizon, scales=scales, costs=costs or Costs())
-    world = make(dates=train_dates)
-    fresh = make(table=world.table)
+    make = partial(StaticWorld, horizon=orders.horizon, scales=scales, costs=costs or Costs())
+    world = make(train)
+    fresh = make(data)
     day = orders.row % len(data.dates)
     found = []
     for rival in registry.LEARNED if rivals is None else rivals:

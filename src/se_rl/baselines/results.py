@@ -12,6 +12,7 @@ from se_rl.baselines.fitting import Fitted
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.config import to_dict
 from se_rl.data.catalog import DataSet
+from se_rl.environments.costs import FREE, Costs
 from se_rl.scoring.checks import Check
 from se_rl.scoring.order_scores import Panel, Score
 from se_rl.scoring.statistics import day_means, spa_p_value
@@ -38,6 +39,9 @@ def results_table(
     policies = [score.name for score in scores[1:-1]]
     columns = np.stack([by_day[name] for name in policies], axis=1)  # [day, policy]
     notes = [*data.provenance.notes, *fitted.notes]
+    costs = Costs.of(config)
+    if costs != FREE:
+        notes.append(f"costs on history: {costs.words()}; TWAP pays them too")
     if fitted.ridge is not None and config.split in ("all", "train"):
         notes.append(IN_SAMPLE)
     return {
@@ -51,6 +55,7 @@ def results_table(
             "half_spread_bps": config.half_spread_bps,
             "fee_bps": config.fee_bps,
             "cap": config.max_participation,
+            "fill_model": config.fill_model,
         },
         "methods": {score.name: score.row(twap, bound=bound, risk=config.risk) for score in scores},
         "spa": {

@@ -42,7 +42,8 @@ def table_checks(
     checks = identity_checks(
         [*scores, bound], twap=twap, side_blind=side_blind, capped=task.is_capped
     )
-    checks += bound_checks(scores, bound)
+    if task.costs.fills == "price_taker":  # a limit may be filled beyond every bar's own price
+        checks += bound_checks(scores, bound)
     if not task.is_capped:
         checks += [collapse_check(score) for score in planned.values()]
     noise = rng.exponential(size=(len(task.orders), task.orders.horizon))  # [order, step]

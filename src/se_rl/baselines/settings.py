@@ -9,6 +9,7 @@ from se_rl.records.settings import RISK
 
 SPLITS = ("all", "train", "valid", "test")
 BENCHMARKS = ("vwap", "twap", "arrival")
+FILL_MODELS = ("price_taker", "limit_on_bars", "queue")
 
 
 @settings
@@ -29,6 +30,19 @@ class BaselinesConfig:
         "(none: the evaluated run's own, else public practice days)",
         metavar="TEXT",
     )
+    scored_days: int | None = option(
+        None,
+        "synthetic sets: days of the valid and of the test split, each "
+        "(none: the evaluated run's own, else the set's)",
+        metavar="N",
+    )
+    train_until: str | None = option(
+        None, "last train day (none: as the set says, else by share)", metavar="DATE"
+    )
+    valid_until: str | None = option(None, "last valid day; test days follow", metavar="DATE")
+    fit_on: tuple[str, ...] = option(
+        (), "sets whose days until a date are fitted on too, each as SET@DATE", metavar="SET@DATE"
+    )
     symbols: tuple[str, ...] = option((), "execute for these symbols only", metavar="SYMBOL")
     horizon: int | Literal["session"] = option(
         240, "bars an order may take, or 'session'", metavar="N|session"
@@ -46,6 +60,9 @@ class BaselinesConfig:
     fee_bps: float = option(0.0, "fee on every fill", metavar="BPS")
     max_participation: float | None = option(
         None, "cap: share of a bar's volume an order may take", metavar="SHARE"
+    )
+    fill_model: Literal["price_taker", "limit_on_bars", "queue"] = option(
+        "price_taker", "how orders are filled on history", choices=FILL_MODELS
     )
     risk: float = option(
         RISK, "price of risk: the score loses half of it times the daily variance", metavar="R"

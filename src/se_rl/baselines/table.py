@@ -45,7 +45,7 @@ def run_baselines(
     """
     dataset, task = open_task(config, say=say)
     say(f"fitting on train days ({dataset.data.provenance.label})")
-    fitted = fit_on_train(dataset)
+    fitted = fit_on_train(dataset, fit_on=config.fit_on)
     say(f"executing {len(task.orders):,} orders")
     planning = Planning(task, fitted)
     planned = planned_scores(planning)
@@ -112,7 +112,7 @@ def _learned_on_history(
         task.data,
         task.orders,
         fitted.scales,
-        train_dates=dataset.dates("train"),
+        train=dataset.split("train"),
         config=config,
         costs=task.costs,
         say=say,

@@ -9,7 +9,9 @@ import numpy as np
 from se_rl.baselines import schedules
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.data.catalog import DataSet, load_dataset
+from se_rl.data.known import with_history
 from se_rl.data.market_data import MarketData
+from se_rl.data.splits import given_split
 from se_rl.environments.costs import Costs
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.task import Orders, order_pairs
@@ -26,11 +28,7 @@ class BaselineTask:
         self.config = config
         self.data = data
         self.orders = orders
-        self.costs = Costs(
-            half_spread_bps=config.half_spread_bps,
-            fee_bps=config.fee_bps,
-            max_participation=config.max_participation,
-        )
+        self.costs = Costs.of(config)
         self.panel = Panel.of(data, orders, benchmark=config.benchmark)
         self._core = StaticCore(data, costs=self.costs)
 
@@ -61,10 +59,15 @@ def open_task(
     say(f"loading {config.data}")
     if config.seal is not None:
         check_seal(config.seal)
-    dataset = load_dataset(config.data, seal=config.seal or PUBLIC)
-    data = dataset.data
+    dataset = load_dataset(
+        config.data,
+        seal=config.seal or PUBLIC,
+        split=given_split(config.train_until, config.valid_until),
+        scored_days=config.scored_days,
+    )
     horizon = None if config.horizon == "session" else config.horizon
     dates = dataset.dates(config.split)
+    data = with_history(dataset.data, dates)
     orders = order_pairs(data, horizon, dates=dates, start=config.start, quantity=config.quantity)
     if config.symbols:
         chosen = [data.symbol_index(symbol) for symbol in config.symbols]

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
 from se_rl.commands.parsing import FAILED, Parser, verb
+from se_rl.config import ConfigError
+
+UNIVERSES = ("csi100", "nasdaq100")
+"""Indices whose members can be looked up."""
 
 
 def add_data(verbs: Any) -> None:
@@ -33,6 +38,8 @@ def add_data(verbs: Any) -> None:
     )
     take.add_argument("file", type=Path)
     take.add_argument("--name", required=True, help="name of the set, e.g. nasdaq100")
+    take.add_argument("--train-until", metavar="DATE", help="last train day of the set, kept in it")
+    take.add_argument("--valid-until", metavar="DATE", help="last valid day; test days follow")
     take.add_argument(
         "--repair", action="store_true", help="mend what can be mended; every change is counted"
     )
@@ -41,16 +48,23 @@ def add_data(verbs: Any) -> None:
     fetch = verb(
         actions,
         "fetch",
-        "bars from a vendor, where one can be reached",
-        "se-rl data fetch --vendor alpaca --symbols AAPL MSFT "
-        "--start 2025-01-02 --end 2025-02-28 --name nasdaq100",
+        "bars from a vendor: a whole universe, or symbols of one's own",
+        "se-rl data fetch nasdaq100 --from 2025-01-02",
     )
-    fetch.add_argument("--vendor", required=True, help="alpaca, baostock, yfinance or akshare")
-    fetch.add_argument("--symbols", nargs="+", required=True)
-    fetch.add_argument("--start", required=True, metavar="YYYY-MM-DD")
-    fetch.add_argument("--end", required=True, metavar="YYYY-MM-DD")
-    fetch.add_argument("--bar-minutes", type=int, default=1)
-    fetch.add_argument("--name", required=True, help="name of the set, e.g. csi100")
+    fetch.add_argument(
+        "universe", nargs="?", choices=UNIVERSES, help="an index: its members are looked up"
+    )
+    fetch.add_argument(
+        "--vendor", help="alpaca, baostock, yfinance or akshare (default: the universe's)"
+    )
+    fetch.add_argument("--symbols", nargs="+", default=[], help="these instead of the members")
+    fetch.add_argument(
+        "--members", type=Path, metavar="FILE", help="nasdaq100: a dated list of its members, JSON"
+    )
+    fetch.add_argument("--from", "--start", dest="start", required=True, metavar="YYYY-MM-DD")
+    fetch.add_argument("--to", "--end", dest="end", metavar="YYYY-MM-DD", help="(default: today)")
+    fetch.add_argument("--bar-minutes", type=int, help="(default: the vendor's shortest)")
+    fetch.add_argument("--name", help="name of the set (default: the universe's)")
     fetch.set_defaults(run=_run_data_fetch)
 
 
@@ -114,40 +128,55 @@ def _run_data_check(options: argparse.Namespace) -> int:
 
 
 def _run_data_import(options: argparse.Namespace) -> None:
-    from se_rl.data.catalog import import_bars, read_any
+    from dataclasses import replace
 
-    _report_import(
-        import_bars(read_any(options.file, _read_options(options)), options.name), options
-    )
+    from se_rl.data.catalog import import_bars, read_any
+    from se_rl.data.splits import given_split
+
+    split = given_split(options.train_until, options.valid_until)
+    data = read_any(options.file, _read_options(options))
+    if split is not None:
+        data = replace(data, provenance=replace(data.provenance, split=split))
+    _report_import(import_bars(data, options.name), options)
 
 
 def _run_data_fetch(options: argparse.Namespace) -> None:
     from se_rl.data.catalog import import_bars
     from se_rl.data.frames import bars_from_frame
+    from se_rl.data.home import data_home
     from se_rl.data.readers import ReadOptions
-    from se_rl.data.vendors import FetchRequest, fetch_bars
+    from se_rl.data.universe_fetch import UniverseRequest, fetch_universe
     from se_rl.report.terminal import progress
 
-    request = FetchRequest(
-        symbols=tuple(options.symbols),
+    name = options.name or options.universe
+    if not options.universe and not (options.vendor and options.symbols and name):
+        raise ConfigError(
+            "nothing says what to fetch; name csi100 or nasdaq100, or give --vendor, --symbols "
+            "and --name"
+        )
+    request = UniverseRequest(
+        universe=options.universe or "",
         start=options.start,
         end=options.end,
+        vendor=options.vendor,
         bar_minutes=options.bar_minutes,
+        symbols=tuple(options.symbols),
+        members=options.members,
     )
     with progress(quiet=options.json) as say:
-        fetched = fetch_bars(
-            options.vendor,
-            request,
-            progress=lambda symbol, done, total: say(f"{symbol} ({done}/{total})"),
-        )
+        fetched = fetch_universe(request, data_home() / "parts" / name, say=say)
         form = ReadOptions(
             exchange=fetched.exchange,
-            bar_minutes=options.bar_minutes,
+            bar_minutes=fetched.bar_minutes,
             bar_label=fetched.bar_label,
             adjusted=fetched.adjusted,
         )
-        data = bars_from_frame(fetched.frame, form, name=options.name)
-    _report_import(import_bars(data, options.name, notes=fetched.notes), options)
+        data = bars_from_frame(fetched.frame, form, name=name)
+    for symbol, reason in fetched.failed.items():
+        print(f"not fetched: {symbol}: {reason}", file=sys.stderr)
+    if fetched.failed:
+        print("the same command asks only for what is missing", file=sys.stderr)
+    _report_import(import_bars(data, name, notes=fetched.notes), options)
 
 
 def _report_import(summary: dict[str, Any], options: argparse.Namespace) -> None:

@@ -16,7 +16,6 @@ from se_rl.core.preparation import SEAL
 from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
-from se_rl.environments.costs import Costs
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.modules.defaults import Modules
@@ -53,13 +52,13 @@ def evaluate_policy(
             sandbox = stack.enter_context(SandboxedTrainer(unsafe=unsafe))
         dataset, task = open_task(config, say=say)
         notes = _opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
-        fitted = fit_on_train(dataset)
+        fitted = fit_on_train(dataset, fit_on=config.fit_on)
         scales = fitted.scales or FeatureScales.fit(task.data)
         world = StaticWorld(
             task.data,
             horizon=task.orders.horizon,
             scales=scales,
-            costs=Costs(half_spread_bps=config.half_spread_bps, fee_bps=config.fee_bps),
+            costs=task.costs,
         )
         say(f"executing {len(task.orders):,} orders with {path.name}")
         levels: set[str] = set()
@@ -75,8 +74,9 @@ def evaluate_policy(
     twap = task.score("TWAP", schedules.twap(task.orders))
     bound = task.bound()
     scores = [twap, Score(str(facts.get("name", path.stem)), task.panel, record)]
-    checks = identity_checks([*scores, bound], twap=twap, side_blind=[twap], capped=False)
-    checks += bound_checks(scores, bound)
+    checks = identity_checks([*scores, bound], twap=twap, side_blind=[twap], capped=task.is_capped)
+    if task.costs.fills == "price_taker":  # a limit may be filled beyond every bar's own price
+        checks += bound_checks(scores, bound)
     require(checks)
     if not fitted.scales:
         notes.append(OWN_SCALES)

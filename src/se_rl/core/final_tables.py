@@ -78,7 +78,7 @@ class LearnedMethods:
     ) -> list[LearnedBaseline]:
         """The learned rows of the table of baselines."""
         scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
-        world = StaticWorld(task.data, horizon=task.orders.horizon, scales=scales)
+        world = StaticWorld(task.data, horizon=task.orders.horizon, scales=scales, costs=task.costs)
         orders = Episodes(task.orders)
         twap = task.score(TWAP, schedules.twap(task.orders))
         learned = []
@@ -111,6 +111,13 @@ def history_table(
         benchmark=benchmark,
         risk=config.risk,
         seal=seal.text,
+        scored_days=config.scored_days,
+        train_until=config.train_until,
+        valid_until=config.valid_until,
+        half_spread_bps=config.half_spread_bps,
+        fee_bps=config.fee_bps,
+        max_participation=config.max_participation,
+        fill_model=config.fill_model,
     )
     learned = LearnedMethods(policies, agents=agents)
     found = run_baselines(table, others=learned, per_order=True, say=say)

@@ -16,7 +16,9 @@ from se_rl.config import ConfigError
 from se_rl.core.provenance import data_facts
 from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
+from se_rl.data.known import with_history
 from se_rl.data.market_data import MarketData
+from se_rl.data.splits import given_split
 from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.executors.training_settings import training_worlds_of
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
@@ -61,13 +63,19 @@ class RunData:
 
 def load_run_data(config: RunConfig, seal: Seal) -> RunData:
     """Read the data set and leave its test days behind: nothing that is returned holds one."""
-    dataset = load_dataset(config.data, seal=seal.text)
+    dataset = load_dataset(
+        config.data,
+        seal=seal.text,
+        split=given_split(config.train_until, config.valid_until),
+        scored_days=config.scored_days,
+        with_test=False,
+    )
     config = config.fitting(len(dataset.data.grid))
     facts = data_facts(dataset)
     valid_dates = dataset.dates("valid")
     train = dataset.split("train")
     scales = FeatureScales.fit(train)
-    known_days = dataset.data.select(dates=np.concatenate([dataset.dates("train"), valid_dates]))
+    known_days = with_history(dataset.data, valid_dates)
     validation = Validation(config, known_days, dates=valid_dates, scales=scales, seal=seal.text)
     return RunData(config, facts, train, scales, validation)
 

@@ -60,8 +60,8 @@ def data_facts(dataset: DataSet) -> dict[str, Any]:
     days: dict[str, int] = {}
     for split in ("train", "valid", "test"):
         if not dataset.has(split):
-            have = f"{dataset.name} has no {split} days ({len(data.dates)} sessions in all)"
-            raise DataError(f"{have}; give more sessions")
+            have = f"{dataset.name} has no {split} days ({len(dataset.all_dates)} sessions in all)"
+            raise DataError(f"{have}; give more sessions, or other split dates")
         days[f"{split}_days"] = len(dataset.dates(split))
     return {
         "name": dataset.name,
@@ -70,7 +70,7 @@ def data_facts(dataset: DataSet) -> dict[str, Any]:
         "train_sha256": bars_hash(dataset.split("train")),
         "symbols": len(data.symbols),
         "first_date": int(data.dates[0]),
-        "last_date": int(data.dates[-1]),
+        "last_date": int(dataset.all_dates[-1]),
         **days,
     }
 

@@ -109,7 +109,7 @@ class Run:
             data.validation,
             inputs=TrainingInputs(train, data.scales, self.markets.banks),
             neutral=self.markets.neutral,
-            data_hash=data.facts["sha256"],
+            data_hash=key_of(data.facts["sha256"], config.train_until, config.valid_until),
             workers=workers,
             unsafe=unsafe,
             library=library,

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from se_rl.data.calendar import SessionGrid
-from se_rl.data.market_data import MarketData, Provenance
+from se_rl.data.market_data import MarketData, Provenance, SplitDates
 
-CACHE_VERSION = 2
+CACHE_VERSION = 3
 """Raise it whenever a reader gives other numbers for the same file: older entries are then never
 found."""
 
@@ -135,5 +135,7 @@ def _unpack(mapped: mmap.mmap, header_length: int) -> MarketData:
         flat = np.frombuffer(mapped, np.dtype(entry["dtype"]), count, start + entry["offset"])
         arrays[entry["name"]] = flat.reshape(entry["shape"])
     grid = SessionGrid(**{**meta["grid"], "minutes": tuple(meta["grid"]["minutes"])})
-    provenance = Provenance(**{**meta["provenance"], "notes": tuple(meta["provenance"]["notes"])})
+    source = meta["provenance"]
+    split = SplitDates(**source["split"]) if source["split"] else None
+    provenance = Provenance(**{**source, "notes": tuple(source["notes"]), "split": split})
     return MarketData(symbols=tuple(meta["symbols"]), grid=grid, provenance=provenance, **arrays)

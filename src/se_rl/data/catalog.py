@@ -3,152 +3,188 @@ be fitted on."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass, replace
+import hashlib
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from se_rl.data import books, ticks
 from se_rl.data.books import BookHistory
-from se_rl.data.market_data import DataError, MarketData
+from se_rl.data.home import data_home
+from se_rl.data.market_data import Array, DataError, MarketData, Provenance, SplitDates
 from se_rl.data.readers import ReadOptions, read_bars
+from se_rl.data.splits import GAP_SESSIONS, SPLITS, Dates, day_number, split_dates
 from se_rl.data.store import write_bars
-from se_rl.data.synthetic import UNIVERSES, SealedDays, synthetic_market
-from se_rl.seal import PUBLIC
+from se_rl.data.synthetic import (
+    UNIVERSES,
+    SealedDays,
+    SyntheticConfig,
+    business_days,
+    synthetic_market,
+)
+from se_rl.seal import PUBLIC, seal_digest
 
-Dates = npt.NDArray[np.int32]
-SPLITS = ("all", "train", "valid", "test")
-SHARES = (
-    0.6,
-    0.2,
-)  # of the sessions for train and valid where a set has no dates of its own; test takes the rest
-GAP_SESSIONS = 1
 PRACTICE = f"practice days: all days follow from the seal {PUBLIC!r}, which everybody knows"
 """What is said of a synthetic set without a seal of its own."""
 
 
-@dataclass(frozen=True)
-class KnownSet:
-    """Last train date, last valid date, and the sets (beside it in its folder) whose train days
-    models are fitted on."""
-
-    train_until: int
-    valid_until: int
-    fit_on: tuple[str, ...]
-
-
-KNOWN_SETS = {
-    "us_minute_2018": KnownSet(20180313, 20180321, ("us_minute_2018", "us_minute_2025")),
-    "us_minute_2022": KnownSet(0, 0, ("us_minute_2018", "us_minute_2025")),
-    "us_minute_2025": KnownSet(20250205, 20250218, ("us_minute_2018", "us_minute_2025")),
-    "us_minute_2026": KnownSet(0, 0, ("us_minute_2018", "us_minute_2025")),
-    "cn_15min_2025": KnownSet(20250807, 20251023, ("cn_15min_2025",)),
-}
-
-
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Bars with their splits by date; `path` is None for synthetic bars."""
+    """Bars with their splits by date; `path` is None for synthetic bars.
+
+    `closed` are days that belong to the set and whose bars are not here: sealed test days.
+    """
 
     data: MarketData
     path: Path | None = None
+    closed: Dates = field(default_factory=lambda: np.array([], np.int32))
 
     @property
     def name(self) -> str:
         """The set's name: a file's stem, or the universe's name."""
         return self.data.provenance.name
 
+    @property
+    def all_dates(self) -> Dates:
+        """Every day of the set, closed ones too."""
+        return np.concatenate([self.data.dates, self.closed])
+
     def dates(self, split: str) -> Dates:
         """The dates of a split; an empty one is refused."""
         if split not in SPLITS:
             raise DataError(f"split {split!r} is unknown; use one of {', '.join(SPLITS)}")
-        dates = (
-            self.data.dates
-            if split == "all"
-            else split_dates(self.data.dates, KNOWN_SETS.get(self.name))[split]
-        )
+        dates = self._dates_of(split)
         if not len(dates):
             raise DataError(
-                f"split {split!r} of {self.name} is empty ({len(self.data.dates)} sessions in "
+                f"split {split!r} of {self.name} is empty ({len(self.all_dates)} sessions in "
                 "all); use --split all"
             )
         return dates
 
     def has(self, split: str) -> bool:
         """Whether the split has any date."""
-        return (
-            split == "all"
-            or len(split_dates(self.data.dates, KNOWN_SETS.get(self.name))[split]) > 0
-        )
+        return len(self._dates_of(split)) > 0
 
     def split(self, split: str) -> MarketData:
         """The bars of a split alone."""
-        return self.data.select(dates=self.dates(split))
+        dates = self.dates(split)
+        if np.isin(dates, self.closed).any():
+            raise DataError(f"the {split} days of {self.name} are closed here; open the set anew")
+        return self.data.select(dates=dates)
 
-    def companions(self) -> list[DataSet]:
-        """The sets that models for this one are fitted on: itself, or the known ones that lie
-        beside it."""
-        known = KNOWN_SETS.get(self.name)
-        if known is None or self.path is None:
-            return [self] if self.has("train") else []
-        places = {name: self.path.with_name(f"{name}{self.path.suffix}") for name in known.fit_on}
-        return [
-            self if name == self.name else load_dataset(str(p))
-            for name, p in places.items()
-            if p.exists()
-        ]
+    def without_test_days(self) -> DataSet:
+        """The same set with its test days closed: none of their bars is in it."""
+        closed = np.union1d(self.closed, self._dates_of("test"))
+        kept = self.data.select(dates=np.setdiff1d(self.data.dates, closed))
+        return replace(self, data=kept, closed=closed)
 
-
-def split_dates(dates: Dates, known: KnownSet | None = None) -> dict[str, Dates]:
-    """Train, valid and test dates, in this order of time; by share with a gap of one session unless
-    the set is known."""
-    if known is not None:
-        train, valid = dates <= known.train_until, dates <= known.valid_until
-        return {"train": dates[train], "valid": dates[valid & ~train], "test": dates[~valid]}
-    first, second = int(len(dates) * SHARES[0]), int(len(dates) * (SHARES[0] + SHARES[1]))
-    return {
-        "train": dates[:first],
-        "valid": dates[first + GAP_SESSIONS : second],
-        "test": dates[second + GAP_SESSIONS :],
-    }
+    def _dates_of(self, split: str) -> Dates:
+        if split == "all":
+            return self.all_dates
+        return split_dates(self.all_dates, self.data.provenance.split)[split]
 
 
-def data_home() -> Path:
-    """Where imported and fetched sets live: SE_RL_HOME, else ~/.local/share/se-rl."""
-    return Path(os.environ.get("SE_RL_HOME", Path.home() / ".local" / "share" / "se-rl")) / "data"
-
-
-def load_dataset(spec: str, options: ReadOptions | None = None, *, seal: str = PUBLIC) -> DataSet:
+def load_dataset(
+    spec: str,
+    options: ReadOptions | None = None,
+    *,
+    seal: str = PUBLIC,
+    split: SplitDates | None = None,
+    scored_days: int | None = None,
+    with_test: bool = True,
+) -> DataSet:
     """A set by path, by the name it was imported under, or `csi100`/`nasdaq100` (synthetic unless
-    imported). The days of a synthetic set after its train days follow from the seal."""
+    imported).
+
+    `split` says how its days are split (None: as its own file says, else by share). The days of a
+    synthetic set after its train days follow from the seal; `scored_days` of them are for
+    validation and as many for the test. Without `with_test` the bars of test days are left out.
+    """
+    dataset = _found(spec, options or ReadOptions(), seal, scored_days, with_test=with_test)
+    if split is not None:
+        provenance = replace(dataset.data.provenance, split=split)
+        dataset = replace(dataset, data=replace(dataset.data, provenance=provenance))
+    return dataset if with_test else dataset.without_test_days()
+
+
+def _found(
+    spec: str, options: ReadOptions, seal: str, scored_days: int | None, *, with_test: bool
+) -> DataSet:
     path = Path(spec).expanduser()
     if path.suffix or path.exists():
-        return DataSet(read_any(path, options or ReadOptions()), path)
+        return DataSet(read_any(path, options), path)
     imported = data_home() / f"{spec}.parquet"
     if imported.exists():
-        return DataSet(read_any(imported, options or ReadOptions()), imported)
-    if spec in UNIVERSES:
-        return DataSet(_universe(spec, seal))
-    known = ", ".join(sorted({*UNIVERSES, *imported_names()}))
-    raise DataError(
-        f"data {spec!r} is neither a file nor a known set; give a path, or one of: {known}"
+        return DataSet(read_any(imported, options), imported)
+    if spec not in UNIVERSES:
+        known = ", ".join(sorted({*UNIVERSES, *imported_names()}))
+        raise DataError(
+            f"data {spec!r} is neither a file nor a known set; give a path, or one of: {known}"
+        )
+    config = UNIVERSES[spec]
+    if config.scored_days is None:
+        return DataSet(_by_share(config, spec, seal))
+    return _with_scored_days(
+        config, spec, seal, scored_days or config.scored_days, with_test=with_test
     )
 
 
-def _universe(name: str, seal: str) -> MarketData:
-    """A synthetic universe, sealed after its train days; the public seal leaves all days as its
-    own seed makes them, and says so."""
-    config = UNIVERSES[name]
-    if seal != PUBLIC:
-        days = np.arange(config.sessions, dtype=np.int32)
-        sealed = SealedDays(len(split_dates(days)["train"]), seal)
-        return synthetic_market(config, name=name, sealed=sealed)
-    market = synthetic_market(config, name=name)
-    notes = (*market.provenance.notes, PRACTICE)
-    return replace(market, provenance=replace(market.provenance, notes=notes))
+def load_train_days(spec: str) -> DataSet:
+    """A set to fit on, written SET@DATE: its days up to that date are train days, no others."""
+    place, mark, text = spec.rpartition("@")
+    if not mark:
+        raise DataError(
+            f"{spec!r} does not say until when to fit on it; write it as SET@YYYY-MM-DD"
+        )
+    until = day_number(text)
+    dataset = load_dataset(place, split=SplitDates(until, until))
+    if not dataset.has("train"):
+        raise DataError(f"{place} has no day until {text} to fit on; give a later date")
+    return dataset
+
+
+def _by_share(config: SyntheticConfig, name: str, seal: str) -> MarketData:
+    """A synthetic market split by share, sealed after its train days; the public seal leaves all
+    days as its own seed makes them, and says so."""
+    first = _train_sessions(config)
+    sealed = None if seal == PUBLIC else SealedDays(first, seal, (config.sessions - first,))
+    market = synthetic_market(config, name=name, sealed=sealed)
+    digest = _digest(config, market.close[:, :first], seal, 0)
+    return _told(market, replace(market.provenance, sha256=digest), seal)
+
+
+def _with_scored_days(
+    config: SyntheticConfig, name: str, seal: str, days: int, *, with_test: bool
+) -> DataSet:
+    """A universe: its train days, then two sealed blocks of `days`, for validation and test."""
+    first = _train_sessions(config)
+    block = GAP_SESSIONS + days
+    dates = business_days(first + 2 * block)
+    sealed = SealedDays(first, seal, (block, block) if with_test else (block,))
+    market = synthetic_market(config, name=name, sealed=sealed)
+    split = SplitDates(int(dates[first - 1]), int(dates[first + block - 1]), GAP_SESSIONS)
+    digest = _digest(config, market.close[:, :first], seal, days)
+    market = _told(market, replace(market.provenance, sha256=digest, split=split), seal)
+    return DataSet(market, closed=dates[len(market.dates) :])
+
+
+def _train_sessions(config: SyntheticConfig) -> int:
+    return len(split_dates(np.arange(config.sessions, dtype=np.int32))["train"])
+
+
+def _digest(config: SyntheticConfig, train_closes: Array, seal: str, days: int) -> str:
+    """A name for a synthetic set's bars, the same whether its test days are open or closed."""
+    digest = hashlib.sha256(f"{config} {seal_digest(seal)} {days}".encode())
+    digest.update(np.ascontiguousarray(train_closes).tobytes())
+    return digest.hexdigest()
+
+
+def _told(market: MarketData, provenance: Provenance, seal: str) -> MarketData:
+    """The market with its provenance, which says where everybody knows all of its days."""
+    notes = (*provenance.notes, PRACTICE) if seal == PUBLIC else provenance.notes
+    return replace(market, provenance=replace(provenance, notes=notes))
 
 
 def imported_names() -> list[str]:
@@ -174,7 +210,8 @@ def list_datasets() -> list[dict[str, Any]]:
 
 
 def import_bars(data: MarketData, name: str, *, notes: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Store bars in the data home under a name; returns what was stored."""
+    """Store bars in the data home under a name, with the split that their provenance states;
+    returns what was stored."""
     if not name.isidentifier():
         raise DataError(
             f"name {name!r} cannot be a set's name; use letters, digits and underscores"

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.calendar import CHINA, INDIA, TIME_ZONES, US, SessionGrid, infer_grid
-from se_rl.data.market_data import PRICE_FIELDS, Array, DataError
+from se_rl.data.market_data import PRICE_FIELDS, Array, DataError, SplitDates
 from se_rl.data.read_options import INFER_ALL, ReadOptions
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Columns:
     adjusted: bool | None = None
     synthetic: bool = False
     notes: tuple[str, ...] = ()
+    split: SplitDates | None = None
 
     def __len__(self) -> int:
         return len(self.date)

@@ -39,7 +39,9 @@ def bars_from_columns(
         raise DataError(f"{provenance.name} has no usable rows; check the file and its columns")
     adjusted = columns.adjusted if options.adjusted is None else options.adjusted
     notes, synthetic = provenance.notes + columns.notes, provenance.synthetic or columns.synthetic
-    provenance = replace(provenance, adjusted=adjusted, synthetic=synthetic, notes=notes)
+    provenance = replace(
+        provenance, adjusted=adjusted, synthetic=synthetic, notes=notes, split=columns.split
+    )
     grid = choose_grid(columns, options)
     if grid is None:
         return _one_session(columns, options, provenance)

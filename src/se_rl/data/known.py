@@ -20,6 +20,8 @@ Array = npt.NDArray[np.float64]
 CLIP = 6.0
 """Observed numbers are kept to [-CLIP, CLIP]."""
 HISTORY_SESSIONS = 5
+LOOK_BACK = HISTORY_SESSIONS + 1
+"""Sessions before a day that what is known on it may depend on."""
 PRIOR_MINUTES = 60
 
 
@@ -123,6 +125,13 @@ class Known:
         width = np.where(high > low, high - low, 1.0)
         place = np.clip(2.0 * (self.log_price - low) / width - 1.0, -1.0, 1.0)
         return np.where(high > low, place, 0.0)
+
+
+def with_history(data: MarketData, dates: npt.NDArray[np.integer]) -> MarketData:
+    """The days from the first to the last of these and the few before them that features look back
+    to: what is known on the dates is the same as with all of the data."""
+    first, last = np.searchsorted(data.dates, (dates[0], dates[-1]))
+    return data.select(dates=data.dates[max(0, first - LOOK_BACK) : last + 1])
 
 
 def demean_over_symbols(values: Array, has_session: npt.NDArray[np.bool_]) -> Array:

@@ -26,14 +26,37 @@ class DataError(ValueError):
 
 
 @dataclass(frozen=True)
+class SplitDates:
+    """The last train day and the last valid day, as yyyymmdd; test days come after it.
+
+    `gap` sessions are left out between two parts.
+    """
+
+    train_until: int
+    valid_until: int
+    gap: int = 0
+
+    def __post_init__(self) -> None:
+        if self.valid_until < self.train_until:
+            raise DataError(
+                f"valid days end on {self.valid_until}, before train days do "
+                f"({self.train_until}); give the dates in order"
+            )
+
+
+@dataclass(frozen=True)
 class Provenance:
-    """Where the numbers came from: shown in every output that used them."""
+    """Where the numbers came from: shown in every output that used them.
+
+    `split` is how the set's owner wants its days split; None leaves it to the shares.
+    """
 
     name: str
     sha256: str = ""
     synthetic: bool = False
     adjusted: bool | None = None
     notes: tuple[str, ...] = ()
+    split: SplitDates | None = None
 
     @property
     def label(self) -> str:

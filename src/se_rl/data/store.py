@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from se_rl.data.calendar import CONTINUOUS, LABELS, TIME_ZONES, SessionGrid
-from se_rl.data.market_data import PRICE_FIELDS, DataError, MarketData
+from se_rl.data.market_data import PRICE_FIELDS, DataError, MarketData, SplitDates
 
 _GRID = "se_rl_grid"
+_SPLIT = "se_rl_split"
 _ADJUSTED = {"adjusted": True, "none": False}
 
 
@@ -65,6 +66,7 @@ def told_by(meta: Mapping[str, str], name: str) -> dict[str, Any]:
         "adjusted": _ADJUSTED.get(adjust),
         "synthetic": meta.get("synthetic") == "true",
         "notes": _notes(meta["notes"]) if "notes" in meta else (),
+        "split": _split(meta[_SPLIT], name) if _SPLIT in meta else None,
     }
 
 
@@ -115,6 +117,8 @@ def _left_out(data: MarketData) -> tuple[str, ...]:
 
 def _words(data: MarketData, notes: tuple[str, ...]) -> dict[str, str]:
     words = {_GRID: json.dumps(asdict(data.grid)), "notes": json.dumps(notes)}
+    if data.provenance.split is not None:
+        words[_SPLIT] = json.dumps(asdict(data.provenance.split))
     if data.provenance.adjusted is not None:
         words["adjust"] = "adjusted" if data.provenance.adjusted else "none"
     return {**words, "synthetic": "true"} if data.provenance.synthetic else words
@@ -157,4 +161,18 @@ def _notes(text: str) -> tuple[str, ...]:
         notes = text
     return tuple(
         " ".join(str(note).split()) for note in (notes if isinstance(notes, list) else [text])
+    )
+
+
+def _split(text: str, name: str) -> SplitDates:
+    """How the set's owner wants its days split."""
+    try:
+        split = json.loads(text)
+        numbers = [split[key] for key in ("train_until", "valid_until", "gap")]
+        if all(type(number) is int and number >= 0 for number in numbers):
+            return SplitDates(*numbers)
+    except (ValueError, TypeError, KeyError):
+        pass
+    raise DataError(
+        f"{name} states the split {text[:60]!r}, which cannot be; import its source again"
     )

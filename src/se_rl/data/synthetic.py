@@ -73,6 +73,8 @@ class SyntheticConfig:
     and sessions, seed.
 
     `predictable=False` leaves out the stock-specific reversal, and then no policy may show an edge.
+    With `scored_days` a market that is loaded by name has so many sealed days for validation, and
+    as many for the test, after the train share of its sessions; None splits the sessions by share.
     """
 
     exchange: str = US
@@ -81,6 +83,7 @@ class SyntheticConfig:
     sessions: int = 60
     seed: int = 0
     predictable: bool = True
+    scored_days: int | None = None
 
     def __post_init__(self) -> None:
         if self.exchange not in VENUES:
@@ -99,11 +102,13 @@ class SyntheticConfig:
                 raise DataError(f"{name} is {getattr(self, name)}; use {least} or more")
 
 
+SCORED_DAYS = 120
+"""Days of a universe to validate on, and as many to test on."""
 UNIVERSES: dict[str, SyntheticConfig] = {
-    "csi100": SyntheticConfig(exchange=CHINA),
-    "csi100-fair": SyntheticConfig(exchange=CHINA, predictable=False),
-    "nasdaq100": SyntheticConfig(exchange=US),
-    "nasdaq100-fair": SyntheticConfig(exchange=US, predictable=False),
+    "csi100": SyntheticConfig(exchange=CHINA, scored_days=SCORED_DAYS),
+    "csi100-fair": SyntheticConfig(exchange=CHINA, predictable=False, scored_days=SCORED_DAYS),
+    "nasdaq100": SyntheticConfig(exchange=US, scored_days=SCORED_DAYS),
+    "nasdaq100-fair": SyntheticConfig(exchange=US, predictable=False, scored_days=SCORED_DAYS),
 }
 """The ready-made universes: 100 made-up names each, shaped like the two markets; `-fair` has
 nothing to predict."""
@@ -119,7 +124,8 @@ def synthetic_market(
     how many there are. Days that are `sealed` follow from their seal."""
     venue = VENUES[config.exchange]
     grid = session_grid(config.exchange, bar_minutes=config.bar_minutes)
-    shape = (config.symbols, config.sessions, len(grid))
+    sessions = sealed.sessions if sealed else config.sessions
+    shape = (config.symbols, sessions, len(grid))
     bars, spreads, sizes = np.empty((6, *shape)), np.empty(shape), np.empty((2, *shape, 1))
     rng = np.random.default_rng((config.seed, 0))
     places = (rng.random(2) + np.outer(np.arange(config.symbols), _SPREAD_OUT)) % 1.0
@@ -140,7 +146,7 @@ def synthetic_market(
     open_, high, low, close, volume, amount = bars
     return MarketData(
         tuple(f"SYN{k:03d}" for k in range(config.symbols)),
-        _business_days(config.sessions),
+        business_days(sessions),
         grid,
         open_,
         high,
@@ -172,7 +178,8 @@ def _notes(config: SyntheticConfig, sealed: SealedDays | None) -> tuple[str, ...
     )
 
 
-def _business_days(count: int) -> npt.NDArray[np.int32]:
+def business_days(count: int) -> npt.NDArray[np.int32]:
+    """The dates of the first so many sessions of every synthetic market."""
     days = np.busday_offset(_FIRST_DAY, np.arange(count))
     return np.char.replace(days.astype(str), "-", "").astype(np.int32)
 
@@ -202,9 +209,11 @@ def _market(
     public = _minutes(venue, venue.market_bps, draws)
     if sealed is None:
         return Both(public, public)
-    stream = sealed.stream(config.exchange, config.seed, 0)
-    later = MinuteDraws.draw(stream, config.sessions - sealed.first, venue.minutes)
-    return Both(_minutes(venue, venue.market_bps, draws.until(sealed.first, later)), public)
+    until = sealed.first
+    for stream, sessions in sealed.streams(config.exchange, config.seed, 0):
+        draws = draws.until(until, MinuteDraws.draw(stream, sessions, venue.minutes))
+        until += sessions
+    return Both(_minutes(venue, venue.market_bps, draws), public)
 
 
 def _name_draws(
@@ -213,12 +222,14 @@ def _name_draws(
     """The draws of symbol k."""
     minutes = VENUES[config.exchange].minutes
     rng = np.random.default_rng((config.seed, k + 1))
-    public = NameDraws.draw(rng, config.sessions, minutes, bars=bars)
+    used = public = NameDraws.draw(rng, config.sessions, minutes, bars=bars)
     if sealed is None:
         return Both(public, public)
-    stream = sealed.stream(config.exchange, config.seed, k + 1)
-    later = NameDraws.draw(stream, config.sessions - sealed.first, minutes, bars=bars)
-    return Both(public.until(sealed.first, later), public)
+    until = sealed.first
+    for stream, sessions in sealed.streams(config.exchange, config.seed, k + 1):
+        used = used.until(until, NameDraws.draw(stream, sessions, minutes, bars=bars))
+        until += sessions
+    return Both(used, public)
 
 
 def _minutes(
@@ -260,7 +271,7 @@ def _fill_bars(
     move_bps, beta = np.array([venue.specific_bps, 1.0]) * np.exp([0.3, 0.25] * draws.public.traits)
     own, surprise = _surprise(venue, move_bps, draws.used, market.used)
     usual_surprise = surprise.mean()
-    if draws.is_sealed:
+    if draws.is_sealed:  # scales come from the market without a seal: no train day moves with one
         usual_surprise = _surprise(venue, move_bps, draws.public, market.public)[1].mean()
     surprise /= usual_surprise
     profile = venue.shape(venue.volume)

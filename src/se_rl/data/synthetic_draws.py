@@ -7,6 +7,7 @@ that carry over (prices, volatility) go on from there.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -26,15 +27,30 @@ TAIL_DEGREES = 7.0
 
 @dataclass(frozen=True)
 class SealedDays:
-    """Sessions from number `first` on follow from a seal and not from the market's own seed."""
+    """Sessions from number `first` on follow from a seal and not from the market's own seed.
+
+    They come in blocks of so many sessions, each from streams of its own: a block does not depend
+    on whether another one comes after it.
+    """
 
     first: int
     seal: str
+    blocks: tuple[int, ...]
 
-    def stream(self, exchange: str, seed: int, part: int) -> np.random.Generator:
-        """The random stream of a market's part: 0 is the market as a whole, k + 1 symbol k."""
-        sealed = sealed_seed(self.seal, f"days of {exchange}, seed {seed}")
-        return np.random.default_rng((sealed, part))
+    @property
+    def sessions(self) -> int:
+        """Sessions of the market in all."""
+        return self.first + sum(self.blocks)
+
+    def streams(
+        self, exchange: str, seed: int, part: int
+    ) -> Iterator[tuple[np.random.Generator, int]]:
+        """The random stream of each block and its sessions; part 0 is the market as a whole, k + 1
+        symbol k."""
+        purpose = f"days of {exchange}, seed {seed}"
+        for number, sessions in enumerate(self.blocks):
+            sealed = sealed_seed(self.seal, f"{purpose}, block {number}" if number else purpose)
+            yield np.random.default_rng((sealed, part)), sessions
 
 
 @dataclass(frozen=True)

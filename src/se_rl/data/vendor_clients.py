@@ -44,7 +44,7 @@ class Stop(Exception):
 @contextmanager
 def alpaca() -> Iterator[Ask]:
     """US minutes; the keys come from the environment and go nowhere else."""
-    library = _library("alpaca", "alpaca.data")
+    library = library_of("alpaca", "alpaca.data")
     missing = [name for name in _KEYS if not os.environ.get(name)]
     if missing:
         raise DataError(f"alpaca needs keys: set the environment variables {' and '.join(missing)}")
@@ -79,7 +79,7 @@ def baostock() -> Iterator[Ask]:
     """China from 5 minutes up; every call answers with an error code and strings."""
     import pandas as pd
 
-    library = _library("baostock", "baostock")
+    library = library_of("baostock", "baostock")
     fields = "date,time,code,open,high,low,close,volume,amount"
     logged_in = False
 
@@ -134,7 +134,7 @@ def yfinance() -> Iterator[Ask]:
     """US, recent days only."""
     import pandas as pd
 
-    library = _library("yfinance", "yfinance")
+    library = library_of("yfinance", "yfinance")
 
     def ask(code: str, first: date, last: date, bar_minutes: int) -> pd.DataFrame:
         days: dict[str, Any] = {"start": f"{first}", "end": f"{last + timedelta(days=1)}"}
@@ -166,7 +166,7 @@ def akshare() -> Iterator[Ask]:
     """China, recent days only; Chinese column names."""
     import pandas as pd
 
-    library = _library("akshare", "akshare")
+    library = library_of("akshare", "akshare")
     names = {"时间": "timestamp", "开盘": "open", "最高": "high", "最低": "low", "收盘": "close"}
     names |= {"成交量": "volume", "成交额": "amount"}
 
@@ -218,7 +218,8 @@ def a_share_code(symbol: str) -> str | None:
     return digits if digits and (market == "sh") == digits.startswith("6") else None
 
 
-def _library(vendor: str, module: str) -> Any:
+def library_of(vendor: str, module: str) -> Any:
+    """A vendor's library, or a DataError that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -234,3 +235,12 @@ def one_line(error: Exception) -> str:
     for key in _KEYS:
         text = text.replace(os.environ.get(key) or "\0", "***")
     return text[:160]
+
+
+def status_of(error: Exception) -> int:
+    """The HTTP status an error carries, 0 if none."""
+    return (
+        getattr(error, "status_code", None)
+        or getattr(getattr(error, "response", None), "status_code", None)
+        or 0
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
 from se_rl.data import vendor_clients as clients
 from se_rl.data.calendar import CHINA, US
+from se_rl.data.market_data import DataError
 from se_rl.data.vendor_clients import Ask
 
 
@@ -33,6 +34,7 @@ class Vendor:
     example: str
     hint: str
     notes: tuple[str, ...] = ()
+    pause_s: float = 0.5  # between two requests of a long download
 
 
 VENDOR_TABLE = {
@@ -47,6 +49,7 @@ VENDOR_TABLE = {
             "SIP feed without the last 16 minutes before the download",
             "amount is the vendor's VWAP times volume",
         ),
+        pause_s=0.35,  # 200 requests a minute are free
     ),
     # A page of baostock has 2,000 rows and a lost second page goes untold: so a request stays
     # within one page.
@@ -57,6 +60,7 @@ VENDOR_TABLE = {
         clients.china_code,
         "sh.600519 or sz.000001",
         "indices have no minute bars",
+        pause_s=0.1,
     ),
     "yfinance": Vendor(
         US,
@@ -89,3 +93,17 @@ VENDOR_TABLE = {
 
 VENDORS: tuple[str, ...] = tuple(VENDOR_TABLE)
 """The vendors `fetch_bars` knows."""
+
+
+def codes_of(vendor: str, symbols: Iterable[str]) -> dict[str, str]:
+    """The symbols as the vendor writes them; one that it cannot read is refused."""
+    row = VENDOR_TABLE[vendor]
+    codes = {}
+    for symbol in symbols:
+        code = row.code(symbol)
+        if code is None:
+            raise DataError(
+                f"{vendor} cannot read the symbol {symbol!r}; write it as {row.example}"
+            )
+        codes[symbol] = code
+    return codes

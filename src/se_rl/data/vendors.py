@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from se_rl.data.calendar import TIME_ZONES, SessionGrid, session_grid
 from se_rl.data.market_data import PRICE_FIELDS, DataError
-from se_rl.data.vendor_clients import Ask, Stop, one_line
-from se_rl.data.vendor_table import VENDOR_TABLE, VENDORS, VendorBars
+from se_rl.data.vendor_clients import Ask, Stop, one_line, status_of
+from se_rl.data.vendor_table import VENDOR_TABLE, VENDORS, VendorBars, codes_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,14 +64,16 @@ class Fetched:
     volume [, amount].
 
     `bar_label` is one of `se_rl.data.calendar.LABELS`; `notes` tell what was left out, replaced or
-    not fetched.
+    not fetched, `failed` why for each symbol.
     """
 
     frame: pd.DataFrame
     exchange: str
     bar_label: str
+    bar_minutes: int
     adjusted: bool
     notes: tuple[str, ...]
+    failed: Mapping[str, str] = field(default_factory=dict)
 
 
 def fetch_bars(
@@ -81,9 +83,10 @@ def fetch_bars(
     progress: Callable[[str, int, int], None] | None = None,
     sleep: Callable[[float], None] = time.sleep,
     today: date | None = None,
+    wrap: Callable[[Ask], Ask] = lambda ask: ask,
 ) -> Fetched:
     """Download unadjusted bars of the regular session; `progress` gets (symbol, requests done,
-    requests in all).
+    requests in all). `wrap` may put something between us and the vendor, kept answers for example.
 
     What some symbols lack is told in the notes; a DataError is raised where nothing came.
     """
@@ -96,18 +99,13 @@ def fetch_bars(
         raise DataError(
             f"{vendor} has no {request.bar_minutes}-minute bars; use bar_minutes {lengths}"
         )
-    codes = {symbol: row.code(symbol) for symbol in request.symbols}
-    for symbol, code in codes.items():
-        if code is None:
-            raise DataError(
-                f"{vendor} cannot read the symbol {symbol!r}; write it as {row.example}"
-            )
+    codes = codes_of(vendor, request.symbols)
     spans = _spans(
         vendor, request, bars, today or datetime.now(ZoneInfo(TIME_ZONES[row.exchange])).date()
     )
     with row.connect() as ask:
         frames, failed = _collect(
-            vendor, ask, request, spans=spans, codes=codes, progress=progress, sleep=sleep
+            vendor, wrap(ask), request, spans=spans, codes=codes, progress=progress, sleep=sleep
         )
     asked = f"{request.bar_minutes}-minute bars from {request.start} to {request.end}"
     if not frames:
@@ -126,7 +124,15 @@ def fetch_bars(
     }
     if failed:
         notes.append(f"not fetched: {_listed(failed)}")
-    return Fetched(frame, row.exchange, bars.label, False, (*row.notes, *notes))
+    return Fetched(
+        frame,
+        row.exchange,
+        bars.label,
+        request.bar_minutes,
+        adjusted=False,
+        notes=(*row.notes, *notes),
+        failed=failed,
+    )
 
 
 def _collect(
@@ -135,7 +141,7 @@ def _collect(
     request: FetchRequest,
     *,
     spans: list[tuple[date, date]],
-    codes: Mapping[str, Any],
+    codes: Mapping[str, str],
     progress: Callable[[str, int, int], None] | None,
     sleep: Callable[[float], None],
 ) -> tuple[list[pd.DataFrame], dict[str, str]]:
@@ -181,7 +187,7 @@ def _patiently(ask: Callable[[], pd.DataFrame], sleep: Callable[[float], None]) 
         try:
             return ask()
         except Exception as error:
-            status = _status(error)
+            status = status_of(error)
             if status in (401, 403):
                 raise Stop(
                     f"refused the request ({one_line(error)}); "
@@ -275,15 +281,6 @@ def _spans(
     step = timedelta(days=bars.days_per_request)
     starts = [first + k * step for k in range((last - first) // step + 1)]
     return [(start, min(start + step - timedelta(days=1), last)) for start in starts]
-
-
-def _status(error: Exception) -> int:
-    """The HTTP status an error carries, 0 if none."""
-    return (
-        getattr(error, "status_code", None)
-        or getattr(getattr(error, "response", None), "status_code", None)
-        or 0
-    )
 
 
 def _listed(failed: Mapping[str, str]) -> str:

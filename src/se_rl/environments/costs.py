@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -10,6 +11,26 @@ from se_rl.data.market_data import DataError
 
 FILLS = ("price_taker", "limit_on_bars", "queue")
 """Fill models of the static world; `queue` needs a historical order book."""
+
+
+class CostSettings(Protocol):
+    """Settings that say what trading on history costs: those of a run, a training or a table."""
+
+    @property
+    def half_spread_bps(self) -> float:
+        """Half-spread paid on every share taken."""
+
+    @property
+    def fee_bps(self) -> float:
+        """Fee on every share."""
+
+    @property
+    def max_participation(self) -> float | None:
+        """Cap on the fills of a bar, as a share of its volume."""
+
+    @property
+    def fill_model(self) -> str:
+        """One of FILLS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +65,27 @@ class Costs:
                 "fills 'queue' takes spread and size from the book; "
                 "leave half_spread_bps and max_participation out"
             )
+
+    @classmethod
+    def of(cls, settings: CostSettings) -> Costs:
+        """The costs that settings ask for; impossible ones are refused."""
+        return cls(
+            fills=settings.fill_model,
+            half_spread_bps=settings.half_spread_bps,
+            fee_bps=settings.fee_bps,
+            max_participation=settings.max_participation,
+        )
+
+    def words(self) -> str:
+        """The costs in a few words, for people."""
+        cap = self.max_participation
+        parts = [
+            f"half-spread {self.half_spread_bps:g} bps",
+            f"fee {self.fee_bps:g} bps",
+            "no cap" if cap is None else f"cap {cap:g} of a bar's volume",
+            f"fill model {self.fills}",
+        ]
+        return ", ".join(parts)
 
     @property
     def half_spread(self) -> float:

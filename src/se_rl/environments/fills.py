@@ -30,7 +30,8 @@ def fill_model(costs: Costs, data: MarketData, *, book: BookHistory | None = Non
     if costs.fills == "queue":
         if book is None:
             raise DataError(
-                "fills 'queue' needs a historical order book; give read_lobster(...) as the data"
+                f"fills 'queue' needs a historical order book, and {data.provenance.name} has bars; "
+                "use price_taker or limit_on_bars, or give read_lobster(...) as the data"
             )
         return QueueFills([book])
     model = PriceTaker if costs.fills == "price_taker" else LimitOnBars

@@ -27,6 +27,10 @@ def training_worlds_of(config: RunConfig) -> TrainingWorldsConfig:
         twins=config.twins,
         agents=config.book_agents,
         bank=config.bank,
+        half_spread_bps=config.half_spread_bps,
+        fee_bps=config.fee_bps,
+        max_participation=config.max_participation,
+        fill_model=config.fill_model,
     )
 
 

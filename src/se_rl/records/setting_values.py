@@ -21,7 +21,7 @@ def _within(low: float, high: float) -> Callable[[Any], bool]:
 ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     (
         "iterations parents siblings promoted finalists horizons dynamic_horizons agents seeds "
-        "episodes day_orders samples bank lora_rank lora_alpha max_designs max_tokens",
+        "scored_days episodes day_orders samples bank lora_rank lora_alpha max_designs max_tokens",
         _whole(1),
         "a whole number, 1 or more",
     ),
@@ -31,9 +31,13 @@ ALLOWED: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
         _within(float_info.min, float_info.max),
         "a positive number",
     ),
-    ("sizes gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
+    ("sizes max_participation gamma", _within(float_info.min, 1.0), "a number above 0, 1 at most"),
     ("static_share gae_lambda initial_alpha replay", _within(0.0, 1.0), "a number from 0 to 1"),
-    ("risk usd_in usd_out", _within(0.0, float_info.max), "a number, 0 or more"),
+    (
+        "risk usd_in usd_out half_spread_bps fee_bps",
+        _within(0.0, float_info.max),
+        "a number, 0 or more",
+    ),
 )
 """Which values settings may have, and how to say so."""
 

@@ -22,6 +22,8 @@ that never changes; `random` draws whole designs from the grammar and asks no mo
 """
 RISK = 0.02
 """The price of risk, per bps: a tracking error of 5 bps a day costs 0.25."""
+FILL_MODELS = ("price_taker", "limit_on_bars", "queue")
+"""How orders are filled on history."""
 FUTILITY_SEEDS = 3
 """Trainings of a design before it may be stopped for futility."""
 
@@ -46,6 +48,21 @@ class RunConfig:
     )
     seal: str | None = option(
         None, "repeat the sealed draws of another run (none: a secret is drawn)", metavar="TEXT"
+    )
+    scored_days: int = option(
+        120, "synthetic sets: days to validate on, and as many to test on", metavar="N"
+    )
+    train_until: str | None = option(
+        None, "last train day (none: as the set says, else by share)", metavar="DATE"
+    )
+    valid_until: str | None = option(None, "last validation day; test days follow", metavar="DATE")
+    half_spread_bps: float = option(0.0, "history: half-spread paid on every fill", metavar="BPS")
+    fee_bps: float = option(0.0, "history: fee on every fill", metavar="BPS")
+    max_participation: float | None = option(
+        None, "history: share of a bar's volume that an order may take", metavar="SHARE"
+    )
+    fill_model: Literal["price_taker", "limit_on_bars", "queue"] = option(
+        "price_taker", "history: how orders are filled", choices=FILL_MODELS
     )
     arm: Literal["full", "local", "best-of-n", "frozen", "random"] = option(
         "full", "who designs: the whole kit, or a control at the same budget", choices=ARMS
@@ -147,6 +164,12 @@ class RunConfig:
             raise ConfigError(
                 f"static_share is {self.static_share}; history carries from 0.5 to 1 of the score"
             )
+        costs = (self.half_spread_bps, self.fee_bps, self.max_participation, self.fill_model)
+        if self.worlds == "dynamic" and costs != (0.0, 0.0, None, "price_taker"):
+            raise ConfigError(
+                f"half-spread, fee, cap and fill model are {costs}, which act on history alone; "
+                "leave them out, or leave --dynamic-only out"
+            )
         if self.scenario == "multi" and (self.worlds == "static" or self.agents < 2):
             raise ConfigError(
                 "the multi scenario needs simulated markets and 2 or more agents "
@@ -230,6 +253,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "siblings": 2,
         "promoted": 1,
         "finalists": 1,
+        "scored_days": 11,
         "work": 0.12,
         "seeds": (1, 1, 1),
         "horizons": (30, 15),

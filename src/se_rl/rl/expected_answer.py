@@ -48,9 +48,11 @@ class ExpectedAnswer:
                 horizon * orders_of_batch(config.samples, horizon, agents) for horizon in lengths
             ]
             steps[name] = (min(played), max(played))
+        limits_on_history = "static" in horizons and worlds.fill_model == "limit_on_bars"
+        takes_price = limits_on_history or (simulated and worlds.takes_price)
         shape = {
             "observation_size": len(OBSERVATION_FIELDS),
-            "actions": 2 if simulated and worlds.takes_price else 1,
+            "actions": 2 if takes_price else 1,
             "agents": agents,
             "message_size": config.message_size if agents > 1 else 0,
             "worlds": len(horizons),

@@ -14,6 +14,7 @@ from se_rl.config import option, settings
 from se_rl.data.calendar import SessionGrid
 from se_rl.data.features import FeatureScales, observation_table
 from se_rl.data.market_data import MarketData, Provenance
+from se_rl.environments.costs import Costs
 from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.mixed_world import MixedWorld
@@ -53,6 +54,12 @@ class TrainingWorldsConfig:
     agents: int = option(1, "agents that trade in one simulated book", metavar="N")
     bank: int = option(4096, "simulated episodes to train on", metavar="N")
     bank_seed: int = option(1, "seed of these episodes", metavar="N")
+    half_spread_bps: float = option(0.0, "history: half-spread paid on every fill", metavar="BPS")
+    fee_bps: float = option(0.0, "history: fee on every fill", metavar="BPS")
+    max_participation: float | None = option(
+        None, "history: share of a bar's volume that an order may take", metavar="SHARE"
+    )
+    fill_model: str = option("price_taker", "history: how orders are filled", metavar="NAME")
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +97,12 @@ def make_worlds(
                 "the static world needs data; give some or train in the dynamic world alone"
             )
         real = StaticWorld(
-            data, horizon=config.horizons[0], scales=scales, table=table, sizes=config.sizes
+            data,
+            horizon=config.horizons[0],
+            scales=scales,
+            table=table,
+            sizes=config.sizes,
+            costs=Costs.of(config),
         )
         _add_static(found, config, real, modules.imagine, seed=seed)
     if config.worlds != "static":
@@ -163,7 +175,9 @@ def _add_static(
     imagined = None
     if imagine is not None:
         bars = imagined_data(real.data, numpy_imagine(imagine, seed=seed))
-        imagined = StaticWorld(bars, horizon=real.horizon, scales=real.scales, sizes=real.sizes)
+        imagined = StaticWorld(
+            bars, horizon=real.horizon, scales=real.scales, sizes=real.sizes, costs=real.costs
+        )
     worlds: list[World] = []
     held_back: list[World] = []
     for horizon in config.horizons:

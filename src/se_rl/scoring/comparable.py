@@ -48,8 +48,8 @@ def _require_scores(results: Sequence[RunResults], places: Sequence[Path]) -> No
 def _is_same_data(run: RunResults, other: RunResults) -> bool:
     """Whether two runs used the same data; synthetic sets may differ by the seal of later days."""
     one, two = run.data, other.data
-    if one.sha256 == two.sha256:
-        return True
+    if one.sha256 == two.sha256:  # one file, but its days may be split in two ways
+        return (one.train_sha256, one.test_days) == (two.train_sha256, two.test_days)
     if not (one.synthetic and two.synthetic and one.train_sha256):
         return False
     return one.train_sha256 == two.train_sha256 and run.seal.text != other.seal.text

@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
+from se_rl.data.known import with_history
 from se_rl.data.market_data import MarketData
 from se_rl.data.martingale import martingale_twin
+from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes, World
 from se_rl.scoring.execution import Actor, Array
@@ -33,8 +35,6 @@ from se_rl.scoring.static_panel import StaticPanel, sampled_panels
 
 DAYS = 16
 """Martingale days that the check plays at least: few days are repeated with other coins."""
-LOOK_BACK = 6
-"""Sessions before the first played one that features may look back to."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,7 @@ class HistoryTrial:
     scales: FeatureScales
     agents: int = 1
     day_orders: int = 64
+    costs: Costs = FREE
 
 
 class FraudTrials:
@@ -117,10 +118,7 @@ class FraudTrials:
     def _window(self) -> MarketData:
         """The played days, and those before that features look back to."""
         assert self._history is not None
-        data = self._history.data
-        first = int(np.flatnonzero(data.dates == self._history.dates[0])[0])
-        last = int(np.flatnonzero(data.dates == self._history.dates[-1])[0])
-        return data.select(dates=data.dates[max(0, first - LOOK_BACK) : last + 1])
+        return with_history(self._history.data, self._history.dates)
 
     @cached_property
     def _panel(self) -> StaticPanel:
@@ -141,7 +139,11 @@ class FraudTrials:
         history = self._history
         assert history is not None
         world = StaticWorld(
-            data, horizon=history.horizon, dates=history.dates, scales=history.scales
+            data,
+            horizon=history.horizon,
+            dates=history.dates,
+            scales=history.scales,
+            costs=history.costs,
         )
         (panel,) = sampled_panels(
             world,

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
+from se_rl.environments.costs import Costs
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes
@@ -35,7 +36,9 @@ def future_blind(
     bar = int(orders.start[0]) + steps
     seen = []
     for bars in (data, shuffled_future(data, day, bar, rng=np.random.default_rng(seed))):
-        world = StaticWorld(bars, horizon=horizon, dates=dates, scales=scales)
+        world = StaticWorld(
+            bars, horizon=horizon, dates=dates, scales=scales, costs=Costs.of(config)
+        )
         recorders: list[Recorder] = []
 
         def watch(actor: Actor, rows: int, kept: list[Recorder] = recorders) -> Actor:

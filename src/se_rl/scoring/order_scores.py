@@ -99,8 +99,9 @@ class Score:
         )
 
     def specific_pa(self) -> Array:
-        """The rest of it: what the choice of moments for this very symbol earned."""
-        return self.pa(gross=True) - self.common_pa()
+        """The rest of the PA: what the choice of moments for this very symbol earned, net of
+        costs."""
+        return self.pa() - self.common_pa()
 
     def over(self, reference: Score) -> dict[str, Array]:
         """The gain over another policy per order as a score of history reads it."""

@@ -24,15 +24,17 @@ class StaticPanel:
         self.world = world
         self.orders = orders
         self.panel = Panel.of(data, orders, benchmark="vwap" if data.volume is not None else "twap")
-        record = StaticCore(data).execute(orders, ratios_from_weights(twap_weights(orders)))
+        record = StaticCore(data, costs=world.costs).execute(
+            orders, ratios_from_weights(twap_weights(orders))
+        )
         twap = Score("TWAP", self.panel, record)
-        self._twap_pa = twap.pa(gross=True)  # [order]
+        self._twap_pa = twap.pa()  # [order]
         self._twap_common_pa = twap.common_pa()  # [order]
 
     def scores(self, run: Executed) -> dict[str, Array]:
         """The specific and the whole gain over TWAP by pair of orders, and the pairs' days."""
         own = Score("own", self.panel, run.record)
-        total = own.pa(gross=True) - self._twap_pa
+        total = own.pa() - self._twap_pa
         # specific = total - common: what the choice of moments for this very symbol earned
         specific = total - (own.common_pa() - self._twap_common_pa)
         half = len(total) // 2

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
+from se_rl.environments.costs import Costs
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.records.rungs import Rung
@@ -65,7 +66,12 @@ class Validation:
                 f"validation has {len(dates)} day; an error needs 2 or more: give more sessions"
             )
         world = StaticWorld(
-            data, horizon=config.horizons[0], dates=dates, scales=scales, sizes=config.sizes
+            data,
+            horizon=config.horizons[0],
+            dates=dates,
+            scales=scales,
+            sizes=config.sizes,
+            costs=Costs.of(config),
         )
         for fresh, block in zip((False, True), day_blocks(dates), strict=True):
             self._panels[fresh] = sampled_panels(
@@ -157,6 +163,7 @@ class Validation:
                 self.scales,
                 self.agents,
                 day_orders=self.config.day_orders,
+                costs=Costs.of(self.config),
             )
         simulated_orders = None
         if self.config.weights["dynamic"]:
