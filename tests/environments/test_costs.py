@@ -13,13 +13,16 @@ from se_rl.data.books import read_lobster
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.costs import FREE, Costs
+from se_rl.environments.fills import fill_model
 from se_rl.environments.metrics import price_advantage
 from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.order_source import ExecutionEnvConfig
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import FIELD_NAMES, Episodes, new_fields
+from se_rl.executors.training_settings import training_worlds_of
 from se_rl.modules import defaults
+from se_rl.records.settings import preset
 
 DATA = synthetic_market(
     SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=6, sessions=5, seed=1)
@@ -178,3 +181,18 @@ def test_a_historical_book_fills_the_static_world_from_its_queue(shared_data: Pa
     )
     wanted = price_advantage(twap.net_price, arrival, record.orders.side) / 1e4
     np.testing.assert_allclose(traded_value(fields, "twap_"), wanted, atol=1e-6)
+
+
+def test_the_costs_of_a_run_reach_its_trainings_and_its_validation() -> None:
+    config = preset("tiny", half_spread_bps=2.0, fee_bps=0.5, max_participation=0.2)
+    costs = Costs(half_spread_bps=2.0, fee_bps=0.5, max_participation=0.2)
+    assert Costs.of(config) == Costs.of(training_worlds_of(config)) == costs
+    assert costs.words() == (
+        "half-spread 2 bps, fee 0.5 bps, cap 0.2 of a bar's volume, fill model price_taker"
+    )
+
+
+def test_the_queue_is_refused_on_bars_in_one_line() -> None:
+    with pytest.raises(DataError, match="needs a historical order book, and") as error:
+        fill_model(Costs(fills="queue"), DATA)
+    assert "\n" not in str(error.value)

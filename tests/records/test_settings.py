@@ -163,3 +163,23 @@ def test_horizons_that_do_not_fit_are_left_out_and_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="a session has 16 bars; use --horizon 16 or less"):
         config.fitting(16)
     assert RunConfig(worlds="dynamic").fitting(16).horizons == (240, 120)
+
+
+@pytest.mark.parametrize(
+    "costs",
+    [
+        {"half_spread_bps": 1.0},
+        {"fee_bps": 0.5},
+        {"max_participation": 0.1},
+        {"fill_model": "limit_on_bars"},
+    ],
+)
+def test_costs_of_history_are_refused_where_there_is_none(costs: dict[str, Any]) -> None:
+    assert RunConfig(**costs)
+    with pytest.raises(ConfigError, match="act on history alone") as error:
+        RunConfig(worlds="dynamic", **costs)
+    assert "\n" not in str(error.value)
+
+
+def test_a_tiny_run_does_not_pay_for_many_days() -> None:
+    assert preset("tiny").scored_days < 20 and RunConfig().scored_days == 120
