@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -181,3 +182,20 @@ def test_train_data_travels_without_names_and_dates() -> None:
 def test_the_static_world_needs_data() -> None:
     with pytest.raises(ValueError, match="needs data"):
         make_worlds(Modules(), TrainingWorldsConfig(), data=None)
+
+
+@pytest.mark.parametrize(
+    ("costs", "actions"),
+    [
+        ({"max_participation": 0.2, "half_spread_bps": 2.0}, 1),
+        ({"fill_model": "limit_on_bars", "fee_bps": 1.0}, 2),
+        ({"fill_model": "limit_on_bars", "max_participation": 0.1}, 2),
+    ],
+)
+def test_every_cost_of_history_can_be_trained_under_behind_the_lock(
+    sandbox: SandboxedTrainer, costs: dict[str, Any], actions: int
+) -> None:
+    worlds = TrainingWorldsConfig(worlds="static", horizons=(10,), **costs)
+    done = trained(sandbox, {}, worlds)
+    assert done.ok and done.shape is not None, (done.status, done.reason)
+    assert done.shape["actions"] == actions

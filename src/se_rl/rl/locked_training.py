@@ -8,7 +8,7 @@ again and only answers observations with actions. `se_rl.rl.sandboxed_training` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -81,17 +81,22 @@ def warm_up() -> None:
     for array in arrays.values():  # as shared data is: kernels are compiled for what they are given
         array.flags.writeable = False
     imagining = {"imagination": KINDS["imagination"].contract.examples[0]}
-    _train_and_act({}, arrays, agents=1, takes_price=True)
-    _train_and_act(imagining, arrays, agents=2, takes_price=False)
+    small = TrainingWorldsConfig(horizons=(4,), dynamic_horizons=(3,), bank=12)
+    _train_and_act({}, arrays, small)
+    _train_and_act(imagining, arrays, replace(small, agents=2, takes_price=False))
+    # every fill model that history may be given, on shared bars and on imagined ones
+    costly = replace(
+        small, worlds="static", max_participation=0.5, half_spread_bps=1.0, fee_bps=1.0
+    )
+    for sources in ({}, imagining):
+        for fills in ("price_taker", "limit_on_bars"):
+            _train_and_act(sources, arrays, replace(costly, fill_model=fills))
 
 
 def _train_and_act(
-    sources: Mapping[str, str], arrays: Arrays, *, agents: int, takes_price: bool
+    sources: Mapping[str, str], arrays: Arrays, worlds: TrainingWorldsConfig
 ) -> None:
     """A training of a few steps and one action of its policy."""
-    worlds = TrainingWorldsConfig(
-        horizons=(4,), dynamic_horizons=(3,), agents=agents, takes_price=takes_price, bank=12
-    )
     payload: Message = {
         "sources": sources,
         "worlds": to_dict(worlds),
@@ -100,8 +105,9 @@ def _train_and_act(
         "neutral": {},
     }
     trained = _train(payload, arrays)
-    actor = make_actor({**payload, **trained, "horizon": 3, "world": "dynamic"})
-    actor(np.zeros((agents, trained["shape"]["observation_size"]), np.float32))
+    where = "static" if worlds.worlds == "static" else "dynamic"
+    actor = make_actor({**payload, **trained, "horizon": 3, "world": where})
+    actor(np.zeros((trained["shape"]["agents"], trained["shape"]["observation_size"]), np.float32))
 
 
 def _train(
