@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from se_rl.commands.parsing import (
     add_options,
@@ -16,6 +16,9 @@ from se_rl.commands.parsing import (
     verb,
 )
 from se_rl.config import dump_yaml
+
+if TYPE_CHECKING:
+    from se_rl.baselines.settings import BaselinesConfig
 
 
 def add_baselines(verbs: Any) -> None:
@@ -101,6 +104,12 @@ def add_evaluate(verbs: Any) -> None:
         "policy", type=Path, metavar="RUN", help="a policy file, or a folder that holds one"
     )
     add_settings(parser, BaselinesConfig)
+    parser.add_argument(
+        "--walk-forward",
+        type=int,
+        metavar="K",
+        help="train the run's design anew on the past of each of K blocks of days, and pool",
+    )
     add_unsafe(parser)
     parser.set_defaults(run=_run_evaluate)
 
@@ -112,9 +121,39 @@ def _run_evaluate(options: argparse.Namespace) -> None:
     from se_rl.report.terminal import progress
 
     config = read_settings(BaselinesConfig, options)
+    if options.walk_forward is not None:
+        _walk_forward(options, config)
+        return
     with progress(quiet=options.json) as say:
         say("loading")
         from se_rl.core.evaluate import evaluate_policy
 
         results = evaluate_policy(options.policy, config, unsafe=options.unsafe, say=say)
     print(to_json(results)) if options.json else print_baselines(results)
+
+
+def _walk_forward(options: argparse.Namespace, config: BaselinesConfig) -> None:
+    from se_rl.records.files import to_json
+    from se_rl.records.plain import to_plain
+    from se_rl.report.terminal import print_rows, progress
+
+    with progress(quiet=options.json) as say:
+        say("loading")
+        from se_rl.core.walk_forward import walk_design_forward
+
+        found = walk_design_forward(
+            options.policy, config, blocks=options.walk_forward, unsafe=options.unsafe, say=say
+        )
+    if options.json:
+        print(to_json(to_plain(found)))
+        return
+    rows = []
+    for name, row in found.methods.items():
+        for part, gain in (("whole", row.over_TWAP), ("specific", row.over_TWAP_specific)):
+            low, high = gain.ci95
+            words = {"method": name, "over TWAP, bps": part, "mean": f"{gain.mean:+.2f}"}
+            rows.append({**words, "95 %": f"[{low:+.2f}, {high:+.2f}]"})
+    blocks = f"{found.days} days in {len(found.folds)} blocks"
+    print_rows(f"{found.data}: {blocks}, each after a training on all days before it", rows)
+    for note in found.notes:
+        print(f"note: {note}")

@@ -44,14 +44,14 @@ def evaluate_policy(
 ) -> dict[str, Any]:
     """Execute the configured orders with a saved policy (a file, or a folder that holds one)."""
     path = policy_path(place)
-    config = replace(config, seal=config.seal or _seal_of_run(path.parent))
+    config = replace(config, seal=config.seal or seal_of_run(path.parent))
     facts = policy_facts(path)
     with ExitStack() as stack:
         sandbox = None
         if facts.get("design"):  # opened before data is loaded
             sandbox = stack.enter_context(SandboxedTrainer(unsafe=unsafe))
         dataset, task = open_task(config, say=say)
-        notes = _opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
+        notes = log_opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
         fitted = fit_on_train(dataset, fit_on=config.fit_on)
         scales = fitted.scales or FeatureScales.fit(task.data)
         world = StaticWorld(
@@ -86,7 +86,7 @@ def evaluate_policy(
     return results | {"policy": about | {"file": str(path), "isolation": isolation}}
 
 
-def _seal_of_run(place: Path) -> str | None:
+def seal_of_run(place: Path) -> str | None:
     """The seal of the run in this folder; None where it holds none."""
     folder = RunFolder(place)
     if not folder.archive.exists():
@@ -96,7 +96,7 @@ def _seal_of_run(place: Path) -> str | None:
     return None if stored is None else Seal(stored.get("text", "")).text
 
 
-def _opening(
+def log_opening(
     place: Path, dataset: DataSet, config: BaselinesConfig, *, candidate: str
 ) -> list[str]:
     """A run's policy on that run's own test days is one more opening of them, which is stored."""
