@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 import torch
-from se_rl.scoring.score import Block, Contributions, day_contributions
 
+from se_rl.scoring.score import Block, Contributions, day_contributions
 from se_rl.scoring.statistics import Estimate
 from se_rl_benchmarks.markdown_tables import interval, signed, table
 
