@@ -9,11 +9,11 @@ from typing import Any, TypedDict
 import numpy as np
 import torch
 
-from se_rl.scoring.score import Block, Contributions, day_contributions
+from se_rl.records.settings import RISK
+from se_rl.scoring.score import Contributions, Stratum, day_contributions
 from se_rl.scoring.statistics import Estimate
 from se_rl_benchmarks.markdown_tables import interval, signed, table
 
-RISK = 0.02
 SPLIT = -1
 """The number of the fold that is the set's own split."""
 COLUMNS = ("method", "trainings", "mean", "95 %", "specific", "tracking error", "score", "95 %")
@@ -98,7 +98,7 @@ def _method(specific: Any, whole: Any) -> dict[str, Any]:
     gain = Estimate(float(mean.mean()), float(mean.std(ddof=1) / np.sqrt(days)), days)
     values = day_contributions(specific, whole, RISK)  # [training, day]
     if len(values) > 1:
-        score = Contributions((Block("static", "history", 1.0, values),)).estimate()
+        score = Contributions((Stratum("static", "history", 1.0, values),)).estimate()
     else:  # a plan has no luck of training
         own = values[0]
         score = Estimate(float(own.mean()), float(own.std(ddof=1) / np.sqrt(days)), days)
