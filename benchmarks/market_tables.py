@@ -29,8 +29,9 @@ HEAD = """# The realism card of the default profile
 Made by `python benchmarks/market_tables.py`; do not edit. Bands and definitions:
 `se_rl/market/facts.py`. The profile was tuned against these bands on other seeds, so the card says
 that one market can have all twelve facts at once, not that the bands were predicted. The makers'
-concave skew puts the shape of impact in. Sign memory has the slope of real markets but a far
-smaller amplitude, and the crossover's definition and the bands of spread and depth are our own.
+concave skew puts the shape of impact in, and the lag with which quotes follow displayed pressure
+puts in what imbalance foretells. The crossover's definition and the bands of spread and depth are
+our own.
 That definition was settled after another (the large sizes alone) had put early profiles at 0.6 to
 0.8 %, outside the band: read that fact as met by the definition as much as by the market.
 """

@@ -5,7 +5,7 @@ Plain Python that `make_kernel` compiles with the book and traders.py.
 
 from __future__ import annotations
 
-from se_rl.market import traders, trading
+from se_rl.market import makers, traders, trading
 from se_rl.market.kernel import cancel, limit, replace
 from se_rl.market.layout import own_functions
 from se_rl.market.participants import (
@@ -171,5 +171,5 @@ def close_answer(book: Book, sim: Sim, answers: Array, b: int, a: int) -> None:
     answers[b, a, RESTING] = book.orders[b, slot, QUANTITY] if alive else 0
 
 
-FUNCTIONS = (*trading.FUNCTIONS, *traders.FUNCTIONS, *own_functions(globals()))
+FUNCTIONS = (*trading.FUNCTIONS, *makers.FUNCTIONS, *traders.FUNCTIONS, *own_functions(globals()))
 """What a market adds to the book's kernel."""

@@ -20,12 +20,13 @@ _LARGE_TICK = MarketProfile(
     maker_levels=8.0,
     maker_lots=20.0,
     maker_half_spread=0.05,
-    maker_skew=0.12,
+    maker_skew=0.22,
     maker_imbalance=1.5,
     informed_threshold=0.7,
     informed_noise=0.1,
     momentum_threshold=0.5,
     news_volatility=0.25,
+    pressure_shift=1.4,
     stress_spread=0.2,
 )
 """As BAC in 2013: the spread is nearly always one tick, and the queues are long."""
@@ -33,8 +34,9 @@ _LARGE_TICK = MarketProfile(
 _STRESSED = MarketProfile(
     maker_lots=3.0,
     maker_half_spread=2.0,
-    maker_skew=1.8,
+    maker_skew=3.4,
     news_volatility=2.5,
+    pressure_shift=10.0,
     stress_rate=0.006,
     stress_spread=4.0,
 )

@@ -96,9 +96,9 @@ def _fat_tail(profile: MarketProfile) -> Float:
     return tail / tail.std() * 4096
 
 
-def _pareto(exponent: float, largest: int) -> Float:
-    """Quantiles of a Pareto law in whole numbers, cut at `largest`."""
-    return np.minimum(np.floor(_middles(DRAWS) ** (-1.0 / exponent)), largest)
+def _pareto(exponent: float, largest: int, count: int) -> Float:
+    """`count` quantiles of a Pareto law in whole numbers, cut at `largest`."""
+    return np.minimum(np.floor(_middles(count) ** (-1.0 / exponent)), largest)
 
 
 def _skew(profile: MarketProfile) -> Float:
@@ -134,7 +134,7 @@ LAST_MID = _state.take()
 NORMALS = 1024
 DRAWS = 1024
 NORMAL = _table(NORMALS, _normal)  # quantiles of a normal variable, 1/4096
-SIZES = _table(DRAWS, lambda p: _pareto(p.size_tail, 50))  # order sizes in lots
+SIZES = _table(DRAWS, lambda p: _pareto(p.size_tail, 50, DRAWS))  # order sizes in lots
 
 # Noise traders, some of whose market orders are slices of hidden parent orders.
 NOISE = _accounts.take()
@@ -148,9 +148,11 @@ CANCEL_BELOW = _event("noise_cancel", lambda p, pool: p.noise_cancel_rate * pool
 LIMIT_TICKS = _parameter(lambda p: round(p.noise_limit_ticks))
 PARENT_BELOW = _parameter(lambda p: p.parent_share * PROBABILITY)
 IMBALANCE_TILT = _parameter(lambda p: p.imbalance_response * 1024)
-LENGTHS = _table(DRAWS, lambda p: _pareto(p.parent_tail, 10_000))  # parents' lengths in slices
-PARENTS = 32
-PARENT = _state.take(2 * PARENTS)  # slices left and side of each hidden parent
+LENGTH_DRAWS = 4096  # more than of sizes: rare long parents make the memory
+LENGTHS = _table(LENGTH_DRAWS, lambda p: _pareto(p.parent_tail, 10_000, LENGTH_DRAWS))
+PARENTS = _parameter(lambda p: round(p.parents))
+MOST_PARENTS = 32
+PARENT = _state.take(2 * MOST_PARENTS)  # slices left and side of each hidden parent
 
 # Market makers.
 MAX_MAKERS = 3
@@ -200,6 +202,7 @@ LEARN_DIVISOR = _parameter(lambda p: 1.0 / p.learning if p.learning > 0 else 2.0
 STRESS_BELOW = _parameter(lambda p: p.stress_rate * PROBABILITY)
 CALM_BELOW = _parameter(lambda p: p.calm_rate * PROBABILITY)
 STRESS_SPREAD = _parameter(lambda p: p.stress_spread * FIXED)
+STRESS_DEPTH = _parameter(lambda p: p.stress_depth * 1024)
 STRESS_VOLATILITY = _parameter(lambda p: p.stress_volatility * 4096)
 FAT_TAIL = _table(NORMALS, _fat_tail)  # quantiles of the news, 1/4096
 VOLATILITIES = 513
@@ -208,6 +211,18 @@ VALUE = _state.take()  # the public value, 1/FIXED ticks
 NEWS = _state.take()  # the sum of all news, 1/FIXED ticks
 LOG_VOLATILITY = _state.take()  # 1/FIXED
 STRESSED = _state.take()  # 1 while the market is stressed
+
+# Patient traders, once a unit: their pressure shows in the makers' sizes at once, and the quotes
+# follow it with a lag. It trades nothing, and nothing that anybody does moves it.
+PRESSURE_STREAM = _streams.take()
+PRESSURE_DIVISOR = _parameter(lambda p: max(1.0, p.pressure_memory))
+PRESSURE_STEP = _parameter(lambda p: np.sqrt(2.0 / max(1.0, p.pressure_memory)) * FIXED)
+PRESSURE_LEAN = _parameter(lambda p: p.pressure_lean * 1024)
+LEANING_LEVELS = 5  # the deeper book stays, so that pressure never empties a side
+PRESSURE_SHIFT = _parameter(lambda p: p.pressure_shift * FIXED)
+PRESSURE_LAG = _parameter(lambda p: max(1.0, p.pressure_lag))
+PRESSURE = _state.take()  # in its standard deviations, positive for buyers, 1/FIXED
+FOLLOWED = _state.take()  # the pressure that the quotes have followed so far, 1/FIXED
 
 # Executing agents come after all others: each has an account and the slot of its order.
 FIRST_AGENT = _accounts.width

@@ -46,11 +46,12 @@ class MarketProfile:
         6.0, 1.2, 6.0, "Pareto exponent of order sizes in lots (larger: nearly all of size 1)"
     )
     parent_share: float = _number(
-        0.38, 0.0, 1.0, "share of noise market orders that are slices of hidden parent orders"
+        0.63, 0.0, 1.0, "share of noise market orders that are slices of hidden parent orders"
     )
     parent_tail: float = _number(
-        1.7, 1.1, 3.0, "Pareto exponent of the parents' lengths: long memory of signs"
+        1.37, 1.1, 3.0, "Pareto exponent of the parents' lengths: long memory of signs"
     )
+    parents: float = _number(6.0, 1.0, 32.0, "hidden parent orders that are worked at a time")
     imbalance_response: float = _number(
         0.3, 0.0, 1.0, "how far displayed imbalance tilts the sign of market orders"
     )
@@ -62,22 +63,22 @@ class MarketProfile:
         0.5, 0.0, 6.0, "ticks between a maker's reference and its best quotes"
     )
     maker_lag: float = _number(
-        1.5, 0.2, 20.0, "units in which a maker's reference follows the public value"
+        0.95, 0.2, 20.0, "units in which a maker's reference follows the public value"
     )
     maker_skew: float = _number(
-        1.15, 0.0, 4.0, "ticks by which quotes shift for an inventory of one lot"
+        2.2, 0.0, 4.0, "ticks by which quotes shift for an inventory of one lot"
     )
     maker_skew_power: float = _number(
-        0.42, 0.2, 1.0, "concavity of the shift in inventory: 1 is linear"
+        0.315, 0.2, 1.0, "concavity of the shift in inventory: 1 is linear"
     )
     maker_memory: float = _number(
-        680.0, 20.0, 4000.0, "units over which a maker forgets its inventory"
+        590.0, 20.0, 4000.0, "units over which a maker forgets its inventory"
     )
     maker_imbalance: float = _number(
-        2.0, 0.0, 4.0, "ticks by which quotes shift for a one-sided displayed book"
+        1.0, 0.0, 4.0, "ticks by which quotes shift for a one-sided displayed book"
     )
-    informed_rate: float = _number(0.25, 0.0, 2.0, "looks of informed traders per unit")
-    informed_threshold: float = _number(7.0, 0.0, 10.0, "ticks the value must lie beyond the touch")
+    informed_rate: float = _number(0.22, 0.0, 2.0, "looks of informed traders per unit")
+    informed_threshold: float = _number(6.0, 0.0, 10.0, "ticks the value must lie beyond the touch")
     informed_noise: float = _number(0.5, 0.0, 20.0, "ticks of error in an informed trader's value")
     momentum_rate: float = _number(0.01, 0.0, 2.0, "looks of momentum traders per unit")
     momentum_threshold: float = _number(
@@ -92,12 +93,23 @@ class MarketProfile:
     )
     news_memory: float = _number(300.0, 10.0, 2000.0, "units of memory of log volatility")
     news_clustering: float = _number(0.4, 0.0, 1.2, "standard deviation of log volatility")
+    pressure_memory: float = _number(
+        40.0, 2.0, 1000.0, "units over which the pressure of patient traders lasts"
+    )
+    pressure_lean: float = _number(
+        0.35, 0.0, 2.0, "share of the quoted lots on which side usual pressure shows"
+    )
+    pressure_shift: float = _number(
+        8.0, 0.0, 10.0, "ticks by which makers' quotes follow usual pressure"
+    )
+    pressure_lag: float = _number(80.0, 1.0, 400.0, "units in which quotes follow the pressure")
     learning: float = _number(
-        0.0003, 0.0, 0.05, "share of the gap to the mid that the public value learns per unit"
+        0.00045, 0.0, 0.05, "share of the gap to the mid that the public value learns per unit"
     )
     stress_rate: float = _number(0.003, 0.0, 0.02, "calm markets that turn stressed, per unit")
     calm_rate: float = _number(0.012, 0.0005, 0.1, "stressed markets that calm down, per unit")
     stress_spread: float = _number(3.0, 0.0, 6.0, "ticks that stress adds to each half-spread")
+    stress_depth: float = _number(0.7, 0.2, 1.0, "factor of stress on the lots that makers quote")
     stress_volatility: float = _number(1.5, 1.0, 4.0, "factor of stress on news volatility")
     collar: float = _number(40.0, 5.0, 200.0, "ticks from the touch beyond which no order executes")
 

@@ -1,5 +1,5 @@
-"""What each participant does when its turn comes: noise, makers, informed and momentum traders,
-news.
+"""What each participant does when its turn comes: noise, informed and momentum traders, news,
+pressure; makers.py has the makers.
 
 Plain Python that `make_kernel` compiles with the book. Each participant draws from a stream of its
 own, a fixed number of draws per event and whatever the book looks like: with the same seed but
@@ -11,40 +11,29 @@ from __future__ import annotations
 
 from se_rl.market.kernel import cancel, limit
 from se_rl.market.layout import own_functions
+from se_rl.market.makers import maker_wakes
 from se_rl.market.participants import (
     CALM_BELOW,
     CANCEL_BELOW,
     CLOCK,
     DRAWS,
-    EXTRA_LOTS,
-    EXTRA_SPREAD,
     FAT_TAIL,
-    FIRST_MAKER,
-    FORGET_DIVISOR,
-    HALF_SPREAD,
-    IMBALANCE_SHIFT,
+    FOLLOWED,
     IMBALANCE_TILT,
     INFORMED,
     INFORMED_BELOW,
     INFORMED_NOISE,
     INFORMED_STREAM,
     INFORMED_THRESHOLD,
-    LAG_DIVISOR,
     LAST_MID,
     LEARN_DIVISOR,
+    LENGTH_DRAWS,
     LENGTHS,
-    LEVELS,
     LIMIT_BELOW,
     LIMIT_TICKS,
     LOG_VOLATILITY,
-    LONGEST_SKEW,
-    LOTS,
     MAKER_BELOW,
-    MAKER_STREAM,
-    MAKERS,
     MARKET_BELOW,
-    MAX_LEVELS,
-    MEMORY,
     MESSAGES,
     MOMENTUM,
     MOMENTUM_BELOW,
@@ -62,14 +51,14 @@ from se_rl.market.participants import (
     PARENT,
     PARENT_BELOW,
     PARENTS,
+    PRESSURE,
+    PRESSURE_DIVISOR,
+    PRESSURE_LAG,
+    PRESSURE_STEP,
+    PRESSURE_STREAM,
     PROFILE,
-    QUOTE,
-    REFERENCE,
-    SEEN_SHARES,
     SIZES,
-    SKEW,
     STRESS_BELOW,
-    STRESS_SPREAD,
     STRESS_VOLATILITY,
     STRESSED,
     TREND,
@@ -84,12 +73,9 @@ from se_rl.market.participants import (
 from se_rl.market.price_levels import (
     BUY,
     FAR,
-    ID,
     OWNER,
-    PRICE,
     QUANTITY,
     SELL,
-    SHARES,
     TOUCH,
     Book,
     mid_x2,
@@ -116,6 +102,7 @@ def act(book: Book, sim: Sim, b: int) -> None:
         momentum_looks(book, sim, b, t)
     elif r < t[NEWS_BELOW]:
         news_arrives(book, sim, b, t)
+        pressure_moves(sim, b, t)
 
 
 def noise_market(book: Book, sim: Sim, b: int, t: Array) -> None:
@@ -127,9 +114,9 @@ def noise_market(book: Book, sim: Sim, b: int, t: Array) -> None:
     size_draw, fresh = draw(sim, b, NOISE_STREAM), draw(sim, b, NOISE_STREAM)
     size = t[SIZES + size_draw % DRAWS]
     if which < t[PARENT_BELOW]:
-        k = PARENT + 2 * (which % PARENTS)
+        k = PARENT + 2 * (which % t[PARENTS])
         if sim.state[b, k] <= 0:
-            sim.state[b, k] = t[LENGTHS + fresh % DRAWS]
+            sim.state[b, k] = t[LENGTHS + fresh % LENGTH_DRAWS]
             sim.state[b, k + 1] = sign_draw & 1
         sim.state[b, k] -= 1
         side = int(sim.state[b, k + 1])
@@ -161,59 +148,6 @@ def noise_cancel(book: Book, sim: Sim, b: int) -> None:
     if book.orders[b, slot, QUANTITY] > 0 and book.orders[b, slot, OWNER] == NOISE:
         sim.state[b, MESSAGES] += 1
         cancel(book, b, slot, 0)
-
-
-def maker_wakes(book: Book, sim: Sim, b: int, t: Array) -> None:
-    """A maker brings its quotes to where value, inventory, imbalance and regime want them."""
-    m = draw(sim, b, MAKER_STREAM) % t[MAKERS]
-    state = sim.state
-    shares = book.owners[b, FIRST_MAKER + m, SHARES]
-    # memory = (memory + shares gained) * (1 - 1 / forget), in 1/FIXED lots
-    memory = state[b, MEMORY + m] + (shares - state[b, SEEN_SHARES + m]) * FIXED
-    memory -= part(memory, t[FORGET_DIVISOR])
-    state[b, MEMORY + m] = memory
-    state[b, SEEN_SHARES + m] = shares
-    # reference += (value - reference) / lag
-    gap = state[b, VALUE] - state[b, REFERENCE + m]
-    state[b, REFERENCE + m] += part(gap * 16, t[LAG_DIVISOR])
-    held = min(abs(memory) // FIXED, LONGEST_SKEW - 1)
-    shift = t[SKEW + held]
-    centre = state[b, REFERENCE + m] + (-shift if memory > 0 else shift)
-    centre += part(imbalance(book, b) * t[IMBALANCE_SHIFT], 1024)
-    half = t[HALF_SPREAD] + state[b, EXTRA_SPREAD] + (t[STRESS_SPREAD] if state[b, STRESSED] else 0)
-    # floor for the bid, ceiling for the ask: rounding never narrows the quote
-    bid, ask = (centre - half) // FIXED, -((-centre - half) // FIXED)
-    quote(book, sim, b, m, BUY, bid, t)
-    quote(book, sim, b, m, SELL, ask, t)
-
-
-def quote(book: Book, sim: Sim, b: int, m: int, side: int, best_price: int, t: Array) -> None:
-    """Hold the same lots on each of the LEVELS prices from the best one outwards.
-
-    Only what differs is touched: an order's place in QUOTE is its price modulo the levels, so that
-    a moved quote keeps the orders it shares with the old one. A new quote that meets the maker's
-    own old one on the other side makes the book withdraw that one.
-    """
-    orders, levels = book.orders, t[LEVELS]
-    lots = t[LOTS] + sim.state[b, EXTRA_LOTS]
-    sign, owner = 1 - 2 * side, FIRST_MAKER + m
-    for j in range(levels):
-        price = best_price - j * sign
-        place = QUOTE + (2 * m + side) * MAX_LEVELS + price % levels
-        slot = int(sim.state[b, place])
-        mine = slot >= 0 and orders[b, slot, OWNER] == owner and orders[b, slot, ID] == 1 + side
-        # a filled order's slot may serve a new one of this very quote, which has another place
-        if (
-            mine
-            and orders[b, slot, QUANTITY] > 0
-            and orders[b, slot, PRICE] % levels == price % levels
-        ):
-            if orders[b, slot, PRICE] == price and orders[b, slot, QUANTITY] == lots:
-                continue
-            sim.state[b, MESSAGES] += 1
-            cancel(book, b, slot, 0)
-        sim.state[b, MESSAGES] += 1
-        sim.state[b, place] = limit(book, b, side, price, lots, owner, 1 + side)
 
 
 def informed_looks(book: Book, sim: Sim, b: int, t: Array) -> None:
@@ -263,6 +197,16 @@ def news_arrives(book: Book, sim: Sim, b: int, t: Array) -> None:
     state[b, NEWS] += move
     state[b, VALUE] += move + part(middle - state[b, VALUE], t[LEARN_DIVISOR])
     state[b, TREND] += part(middle - state[b, TREND], t[MOMENTUM_DIVISOR])
+
+
+def pressure_moves(sim: Sim, b: int, t: Array) -> None:
+    """Patient traders come and go; what the quotes have followed comes after."""
+    state = sim.state
+    change = draw(sim, b, PRESSURE_STREAM)
+    # pressure = pressure * (1 - 1 / memory) + step * normal
+    state[b, PRESSURE] -= part(state[b, PRESSURE], t[PRESSURE_DIVISOR])
+    state[b, PRESSURE] += part(t[PRESSURE_STEP] * t[NORMAL + change % NORMALS], 4096)
+    state[b, FOLLOWED] += part(state[b, PRESSURE] - state[b, FOLLOWED], t[PRESSURE_LAG])
 
 
 FUNCTIONS = own_functions(globals())
