@@ -20,25 +20,34 @@ _LARGE_TICK = MarketProfile(
     maker_levels=8.0,
     maker_lots=20.0,
     maker_half_spread=0.05,
-    maker_skew=0.22,
+    maker_lag=1.2,
+    maker_skew=0.16,
+    maker_skew_power=0.42,
+    maker_memory=500.0,
     maker_imbalance=1.5,
     informed_threshold=0.7,
     informed_noise=0.1,
     momentum_threshold=0.5,
     news_volatility=0.25,
-    pressure_shift=1.4,
+    news_memory=350.0,
+    learning=0.0003,
+    pressure_memory=60.0,
+    pressure_shift=0.6,
     stress_spread=0.2,
+    stress_depth=1.0,
+    stress_volatility=1.7,
 )
 """As BAC in 2013: the spread is nearly always one tick, and the queues are long."""
 
 _STRESSED = MarketProfile(
-    maker_lots=3.0,
+    maker_lots=4.0,
     maker_half_spread=2.0,
-    maker_skew=3.4,
+    maker_skew=3.3,
     news_volatility=2.5,
     pressure_shift=10.0,
     stress_rate=0.006,
     stress_spread=4.0,
+    stress_depth=1.0,
 )
 """Wide, volatile and thin."""
 

@@ -46,7 +46,7 @@ class MarketProfile:
         6.0, 1.2, 6.0, "Pareto exponent of order sizes in lots (larger: nearly all of size 1)"
     )
     parent_share: float = _number(
-        0.63, 0.0, 1.0, "share of noise market orders that are slices of hidden parent orders"
+        0.58, 0.0, 1.0, "share of noise market orders that are slices of hidden parent orders"
     )
     parent_tail: float = _number(
         1.37, 1.1, 3.0, "Pareto exponent of the parents' lengths: long memory of signs"
@@ -66,10 +66,10 @@ class MarketProfile:
         0.95, 0.2, 20.0, "units in which a maker's reference follows the public value"
     )
     maker_skew: float = _number(
-        2.2, 0.0, 4.0, "ticks by which quotes shift for an inventory of one lot"
+        1.85, 0.0, 4.0, "ticks by which quotes shift for an inventory of one lot"
     )
     maker_skew_power: float = _number(
-        0.315, 0.2, 1.0, "concavity of the shift in inventory: 1 is linear"
+        0.34, 0.2, 1.0, "concavity of the shift in inventory: 1 is linear"
     )
     maker_memory: float = _number(
         590.0, 20.0, 4000.0, "units over which a maker forgets its inventory"
@@ -78,7 +78,7 @@ class MarketProfile:
         1.0, 0.0, 4.0, "ticks by which quotes shift for a one-sided displayed book"
     )
     informed_rate: float = _number(0.22, 0.0, 2.0, "looks of informed traders per unit")
-    informed_threshold: float = _number(6.0, 0.0, 10.0, "ticks the value must lie beyond the touch")
+    informed_threshold: float = _number(5.5, 0.0, 10.0, "ticks the value must lie beyond the touch")
     informed_noise: float = _number(0.5, 0.0, 20.0, "ticks of error in an informed trader's value")
     momentum_rate: float = _number(0.01, 0.0, 2.0, "looks of momentum traders per unit")
     momentum_threshold: float = _number(
@@ -102,7 +102,7 @@ class MarketProfile:
     pressure_shift: float = _number(
         8.0, 0.0, 10.0, "ticks by which makers' quotes follow usual pressure"
     )
-    pressure_lag: float = _number(80.0, 1.0, 400.0, "units in which quotes follow the pressure")
+    pressure_lag: float = _number(40.0, 1.0, 400.0, "units in which quotes follow the pressure")
     learning: float = _number(
         0.00045, 0.0, 0.05, "share of the gap to the mid that the public value learns per unit"
     )
