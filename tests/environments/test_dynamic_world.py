@@ -288,9 +288,10 @@ def test_what_the_market_refuses_is_dear() -> None:
 
 
 def test_broken_markets_are_marked_and_leave_finite_fields() -> None:
-    world = make(kinds=[MarketKind("fragile", FRAGILE)], sizes=(0.2, 0.2), bank=32)
-    episodes = world.draw(np.random.default_rng(0), 64)
-    _, fields = play(world, episodes, np.full((64, HORIZON), 0.3))
+    thinner = replace(FRAGILE, noise_market_rate=1.5)
+    world = make(kinds=[MarketKind("fragile", thinner)], bank=128)
+    episodes = world.draw(np.random.default_rng(0), 256)
+    _, fields = play(world, episodes, np.full((256, HORIZON), 0.15))
     values = np.array(list(fields.values()))
     assert np.isfinite(values).all()
     assert (values >= LOWEST[:, None, None]).all() and (values <= HIGHEST[:, None, None]).all()

@@ -33,7 +33,7 @@ def test_the_first_of_the_family_is_the_default_market() -> None:
 def test_the_family_differs_as_its_names_say() -> None:
     small, large, stressed = map(spread_and_depth, (SMALL_TICK, LARGE_TICK, STRESSED))
     assert large[0] < 1.3 and large[1] > 4 * small[1]  # one tick, long queues
-    assert stressed[0] > 1.5 * small[0] and stressed[1] < 0.8 * small[1]
+    assert stressed[0] > 1.5 * small[0] and stressed[1] < small[1]
     assert stressed[2] > 1.3 * small[2]
 
 
@@ -44,13 +44,13 @@ def test_orders_can_be_worked_in_every_kind(name: str, twin: bool) -> None:
     world = DynamicWorld(
         DATA if twin else None,
         kinds=[MarketKind(name, FAMILY[name], twin)],
-        horizon=10,
+        horizon=20,
         sizes=(0.3, 0.3),
         bank=48,
         takes_price=True,
     )
     episodes = world.draw(np.random.default_rng(0), 96)
-    never_filled = execute(world, ConstantSchedule(1.0, 15.0), episodes)
+    never_filled = execute(world, ConstantSchedule(1.0, 80.0), episodes)
     assert np.isfinite(never_filled.gain).mean() > 0.97
     assert -np.nanmean(never_filled.twap_gain) > 0.0  # trading is never free
     assert never_filled.over_twap().mean < 0.0

@@ -125,7 +125,8 @@ class MarketView:
         self.bid = bid
         self.ask = ask
         self.half_spread = (ask - bid) / (ask + bid)
-        self.spread_bps = 2.0 * BPS * (ask - bid) / (ask + bid)
+        # where a side is empty, the last mid may lie beyond the other side
+        self.spread_bps = 2.0 * BPS * np.maximum(ask - bid, 0.0) / (ask + bid)
         self.log_sizes = np.log(lots.reshape(len(lots), -1).T + 1.0) - self._log_usual_lots
         bids, asks = lots.sum(axis=2).T
         self.imbalance = (bids - asks) / np.maximum(bids + asks, 1)
