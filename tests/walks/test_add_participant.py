@@ -85,7 +85,7 @@ def test_a_new_participant_needs_three_files(tmp_path: Path) -> None:
     put(market / "participants.py", BLOCK, before="# Executing agents come after all others")
     traders = market / "traders.py"
     put(traders, NAMES, after="    CLOCK,\n")
-    put(traders, TURN.lstrip("\n"), after="        news_arrives(book, sim, b, t)\n")
+    put(traders, TURN.lstrip("\n"), after="        pressure_moves(sim, b, t)\n")
     put(traders, BEHAVIOUR, before="def news_arrives(")
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
