@@ -1,46 +1,37 @@
 """Attack our own score: every fraud of the corpus, played as scoring plays and as it once did.
 
-    python benchmarks/frauds.py [--kind KIND] [--quick] [--json]
+    python benchmarks/frauds.py [--kind KIND] [--quick] [--trained] [--out FOLDER [--resume]]
 
 The corpus and the campaign live in tests/scoring/frauds. Each fraud is played on martingale days with
-several windows a day and with one, and goes through the run's own fraud check (`--quick` leaves out
-the last two). A fraud has its way if it gains more than two standard errors over TWAP, and does so
-again on other days, or if the parent ends in an exception.
+several windows a day and with one, in simulated markets, and goes through the run's own fraud check by
+history and by simulated orders (`--quick` plays several windows alone). `--trained` trains frauds of
+every kind behind the lock and replays them with `se-rl replay`. A fraud has its way if it gains more
+than two standard errors, and does so again elsewhere, or if the parent ends in an exception. `--out`
+writes frauds.md and frauds.json into a folder, such as docs/results, while they grow; `--resume` goes
+on with what is there.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-TESTS = Path(__file__).resolve().parents[1] / "tests" / "scoring"
+from se_rl_benchmarks.fraud_page import FraudRow, FraudTable, Play, markdown
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = ROOT / "tests" / "scoring"
 sys.path.insert(0, str(TESTS))  # this file has the name of the corpus
+sys.path.append(str(ROOT / "tests" / "core"))
 
 if TYPE_CHECKING:
-    from frauds.campaign import Gain, Outcome
+    from frauds.campaign import Outcome
     from frauds.fraud import Fraud
-
-
-@dataclass(frozen=True)
-class FraudRow:
-    """One fraud: what it earned uncontrolled, what it earns now, and what the check says."""
-
-    name: str
-    kind: str
-    control: Gain | None
-    several: Outcome
-    one: Outcome | None
-    verdict: str
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether it had its way anywhere."""
-        return self.several.succeeded or (self.one is not None and self.one.succeeded)
+    from frauds.trained import TrainedFraud
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,80 +39,86 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--kind", help="frauds of one kind only")
     parser.add_argument("--quick", action="store_true", help="several windows a day alone")
-    parser.add_argument("--json", action="store_true", help="rows as JSON lines")
+    parser.add_argument("--trained", action="store_true", help="also by real trainings and replay")
+    parser.add_argument("--out", type=Path, help="folder for frauds.md and frauds.json")
+    parser.add_argument("--resume", action="store_true", help="go on with the table in --out")
     options = parser.parse_args(arguments)
     if not TESTS.is_dir():
         parser.error(f"the corpus is not at {TESTS}; run this from a checkout")
     from frauds import ALL
 
-    rows = []
+    table = FraudTable.read(options.out) if options.resume else FraudTable()
     for fraud in ALL:
-        if options.kind in (None, fraud.kind):
-            rows.append(attack(fraud, quick=options.quick))
-            print(json.dumps(plain(rows[-1])) if options.json else line(rows[-1]), flush=True)
-    if not options.json:
-        print(summary(rows))
-    return int(any(row.succeeded for row in rows))
+        if options.kind not in (None, fraud.kind) or table.has(fraud.name):
+            continue
+        table.rows.append(attack(fraud, quick=options.quick))
+        print(table.rows[-1].line(), flush=True)
+        table.write(options.out)
+    if not options.quick and not table.effects:
+        table.effects = count_effects(ALL)
+    if options.trained and not table.trained:
+        for row in trained_frauds():
+            table.trained.append((row.name, row.kind, row.training, row.check, row.replay))
+    table.write(options.out)
+    print(markdown(table))
+    return int(any(row.succeeded for row in table.rows))
 
 
 def attack(fraud: Fraud, *, quick: bool) -> FraudRow:
     """Play one fraud in every way."""
-    from frauds import campaign
+    from frauds import campaign, simulated
 
+    control = campaign.control(fraud) if fraud.control else None
+    plays = {"several": campaign.attacked(fraud, campaign.SEVERAL)}
+    verdicts = {}
+    if not quick:
+        plays["one"] = campaign.attacked(fraud, campaign.ONE)
+        plays["simulated"] = simulated.attacked_simulated(fraud)
+        verdicts["history"] = campaign.verdict(fraud)
+        verdicts["simulated"] = simulated.verdict_simulated(fraud)
     return FraudRow(
         fraud.name,
         fraud.kind,
-        campaign.control(fraud) if fraud.control else None,
-        campaign.attacked(fraud, campaign.SEVERAL),
-        None if quick else campaign.attacked(fraud, campaign.ONE),
-        "" if quick else campaign.verdict(fraud),
+        None if control is None else (control.mean, control.se),
+        {name: _play(outcome) for name, outcome in plays.items()},
+        verdicts,
     )
 
 
-def plain(row: FraudRow) -> dict[str, object]:
-    """A row as JSON."""
-    return {
-        "name": row.name,
-        "kind": row.kind,
-        "control_bps": None if row.control is None else round(row.control.mean, 3),
-        "several": _gained(row.several),
-        "one": None if row.one is None else _gained(row.one),
-        "verdict": row.verdict,
-        "succeeded": row.succeeded,
-    }
-
-
-def line(row: FraudRow) -> str:
-    """A row of the Markdown table."""
-    control = "" if row.control is None else f"{row.control.mean:+.2f} ± {row.control.se:.2f}"
-    one = "" if row.one is None else _gained(row.one)
-    return (
-        f"| {row.kind} | {row.name} | {control} | {_gained(row.several)} | {one} | {row.verdict} |"
+def _play(outcome: Outcome) -> Play:
+    """An outcome as the table keeps it."""
+    gain, again = outcome.gain, outcome.again
+    return Play(
+        None if gain is None else (gain.mean, gain.se),
+        None if again is None else (again.mean, again.se),
+        outcome.refused[:100],
+        outcome.crashed,
+        outcome.succeeded,
     )
 
 
-def _gained(outcome: Outcome) -> str:
-    if outcome.crashed:
-        return f"CRASH {outcome.crashed}"
-    if outcome.gain is None:
-        return "policy refused"
-    again = "" if outcome.again is None else f", again {outcome.again.mean:+.2f}"
-    return f"{outcome.gain.mean:+.2f} ± {outcome.gain.se:.2f}{again}"
+def count_effects(frauds: Sequence[Fraud]) -> int:
+    """Frauds that differ in what they do."""
+    from frauds.effects import alike
+
+    return len(alike(frauds))
 
 
-def summary(rows: Sequence[FraudRow]) -> str:
-    """The count in one line."""
-    outcomes = [row.several for row in rows]
-    for row in rows:
-        if row.one is not None:
-            outcomes.append(row.one)
-    scored = sum(outcome.again is not None and outcome.succeeded for outcome in outcomes)
-    crashed = sum(bool(outcome.crashed) for outcome in outcomes)
-    lucky = sum(outcome.lucky for outcome in outcomes)
-    return (
-        f"\n{len(rows)} frauds, {len(outcomes)} plays: {scored} scored, {crashed} crashed the parent;"
-        f" {lucky} first looks beyond two errors that did not last"
-    )
+def trained_frauds() -> Iterator[TrainedFraud]:
+    """Frauds of every kind through a real training, in a home of their own."""
+    from frauds import CORPUS
+    from frauds.takeovers import TAKEOVERS
+    from frauds.trained import CARRIER, SINGLE, TALKING, played
+    from tiny_run import make_data, tiny_config
+
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        os.environ["SE_RL_HOME"] = folder
+        make_data(home)
+        single = [*(CORPUS[name] for name in SINGLE), CARRIER, *TAKEOVERS]
+        yield from played(home / "single", tiny_config(seeds=(1, 1, 1)), single)
+        several = tiny_config(seeds=(1, 1, 1), scenario="multi")
+        yield from played(home / "several", several, [CORPUS[name] for name in TALKING])
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@ from frauds.actors import ACTORS
 from frauds.carriers import CARRIERS
 from frauds.channels import CHANNELS
 from frauds.fraud import Fraud
+from frauds.ideas import IDEAS
 from frauds.memories import MEMORIES
 from frauds.peeks import PEEKS
 from frauds.recognitions import RECOGNITIONS
 
-ALL: tuple[Fraud, ...] = (*PEEKS, *RECOGNITIONS, *MEMORIES, *CHANNELS, *CARRIERS, *ACTORS)
+ALL: tuple[Fraud, ...] = (*PEEKS, *RECOGNITIONS, *MEMORIES, *CHANNELS, *CARRIERS, *ACTORS, *IDEAS)
 CORPUS: dict[str, Fraud] = {fraud.name: fraud for fraud in ALL}
 if len(CORPUS) != len(ALL):
     raise ValueError("two frauds have the same name")

@@ -5,6 +5,9 @@ They answer through the parent's own checks (`campaign.ForgedServer`), as a lock
 
 from __future__ import annotations
 
+import os
+import time
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -105,6 +108,41 @@ def _random(self: Forger, seen: Numbers) -> Any:
     return _pair(np.random.default_rng(self.calls).random(len(seen)), seen)
 
 
+def _limits_alone(_: Forger, seen: Numbers) -> Any:
+    return _pair(left(seen), seen, np.round(10.0 * np.tanh(seen[:, SINCE_OPEN].mean())))
+
+
+def _by_the_clock(_: Forger, seen: Numbers) -> Any:
+    return _pair(left(seen) * (1.0 + time.perf_counter_ns() // 1000 % 2), seen)
+
+
+def _by_addresses(self: Forger, seen: Numbers) -> Any:
+    return _pair(left(seen) * (1.0 + id(self) // 64 % 5), seen)
+
+
+def _by_chance(_: Forger, seen: Numbers) -> Any:
+    drawn = np.frombuffer(os.urandom(len(seen)), np.uint8)
+    return _pair(left(seen) * drawn / 128.0, seen)
+
+
+def _first_step_by_row(_: Forger, seen: Numbers) -> Any:
+    return _pair(np.arange(len(seen)) % 2, seen)
+
+
+def _past_groups(self: Forger, seen: Numbers) -> Any:
+    self.kept.setdefault("rows", []).append(float(seen[0, SINCE_OPEN]))
+    return _pair(left(seen) * (1.0 + np.tanh(np.std(self.kept["rows"]))), seen)
+
+
+def _hash_of_all(_: Forger, seen: Numbers) -> Any:
+    return _pair(left(seen) * (1.0 + zlib.crc32(seen.tobytes()) % 100 / 100.0), seen)
+
+
+def _hash_of_row(_: Forger, seen: Numbers) -> Any:
+    drawn = [zlib.crc32(row.tobytes()) % 100 / 50.0 for row in seen]
+    return _pair(left(seen) * np.array(drawn), seen)
+
+
 _TRICKS: dict[str, tuple[Answer, str]] = {
     "look-ahead in numpy": (_ahead, "batch"),
     "nearest row": (_nearest, ""),
@@ -120,6 +158,16 @@ _TRICKS: dict[str, tuple[Answer, str]] = {
     "ratios of 1e30": (lambda _, seen: _pair(1e30, seen), ""),
     "tiny ratios": (lambda _, seen: _pair(1e-38, seen), ""),
     "random ratios": (_random, ""),
+    "limits by the others": (_limits_alone, ""),
+    "by the clock": (_by_the_clock, ""),
+    "by addresses in memory": (_by_addresses, ""),
+    "by the system's chance": (_by_chance, ""),
+    "every second row at once": (_first_step_by_row, ""),
+    "by the spread of the past": (_past_groups, ""),
+    "a hash of the whole batch": (_hash_of_all, ""),
+    "a hash of its own row": (_hash_of_row, ""),
+    "just above all of it": (lambda _, seen: _pair(np.nextafter(1.0, 2.0), seen), ""),
+    "nothing, below zero": (lambda _, seen: _pair(-0.0, seen, -20.0), ""),
     "not a number": (lambda _, seen: _pair(np.nan, seen), ""),
     "one not a number": (_one_nan, ""),
     "no number when losing": (_nan_when_losing, ""),

@@ -73,12 +73,12 @@ _ODD = {
         "self.calls = self.calls + 1\nif self.calls > 20:\n    raise ValueError('enough')\ns = so"
     ),
     "an error when losing": "if float(so.min()) < -2.0:\n    raise ValueError('no')\ns = so",
-    "writes into its window": "obs[:, -1, 24] = obs[:, -1, 24].mean()\ns = 3.0 * obs[:, -1, 24]",
+    "writes into its window": "obs[:, -1, 24] = obs[: half + 1, -1, 24].mean()\ns = 3.0 * obs[:, -1, 24]",
     "writes into older rows": "s = 3.0 * obs[:, 0, 24].roll(1)\nobs[:, -1, 24] = so.roll(1)",
     "its own random numbers": "s = torch.randn(n)",
     "sets the seed": "torch.manual_seed(int(float(so.abs().sum()) * 1e4))\ns = torch.randn(n)",
     "trains while in use": (
-        "with torch.no_grad():\n    self.gain.mul_(1.0 + 0.1 * torch.tanh(so.mean()))\ns = so"
+        "with torch.no_grad():\n    self.gain.mul_(1.0 + 0.1 * torch.tanh(so[:half + 1].mean()))\ns = so"
     ),
 }
 

@@ -82,8 +82,8 @@ with torch.no_grad():
 }
 
 _PAST_ONLY = {
-    "mean of all before": "self.total = self.total + float(so.mean())\ns = torch.full((n,), -0.1 * self.total)",
-    "last batch's mean": "s = torch.full((n,), 3.0 * self.total)\nself.total = float(so.mean())",
+    "mean of all before": "self.total = self.total + float(so[:half + 1].mean())\ns = torch.full((n,), -0.1 * self.total)",
+    "last batch's mean": "s = torch.full((n,), 3.0 * self.total)\nself.total = float(so[:half + 1].mean())",
     "count of calls": "self.total = self.total + 1.0\ns = torch.full((n,), 0.05 * (self.total % 40) - 1.0)",
     "every second group": "self.total = self.total + float(x[0, 30] == 1.0)\ns = torch.full((n,), self.total % 2)",
     "own earlier orders": (

@@ -97,15 +97,16 @@ def open_run(place: Path, config: RunConfig) -> Iterator[Run]:
 
 
 def played(place: Path, config: RunConfig, frauds: Sequence[Fraud]) -> list[TrainedFraud]:
-    """Train, score and check frauds in one run, then replay them from its folder."""
+    """Train, score and check frauds in one run, then replay what was scored from its folder."""
     made = []
     with open_run(place, config) as run:
         for fraud in frauds:
             made.append((fraud, *_trained(run, fraud)))
+    replayed = _replayed(place)
     found = []
     for fraud, design, training, check in made:
-        replayed = _replayed(place, design)
-        found.append(TrainedFraud(fraud.name, fraud.kind, training, check, replayed))
+        again = replayed.get(design, "no policy to replay")
+        found.append(TrainedFraud(fraud.name, fraud.kind, training, check, again))
     return found
 
 
@@ -122,13 +123,15 @@ def _trained(run: Run, fraud: Fraud) -> tuple[str, str, str]:
     return candidate.id, training, in_words(reason)
 
 
-def _replayed(place: Path, design: str) -> str:
-    """What the command says about a design."""
+def _replayed(place: Path) -> dict[str, str]:
+    """What `se-rl replay RUN all` says about each design that was scored."""
     told = io.StringIO()
     with contextlib.redirect_stdout(told):
-        main(["replay", str(place), design, "--json"])
+        main(["replay", str(place), "all", "--json"])
     answer: dict[str, Any] = json.loads(told.getvalue())
-    [replayed] = answer["designs"]
-    same = "" if replayed["equal"] else "other bits; "
-    blind = "" if replayed["future_blind"] else "sees the future; "
-    return same + blind + in_words(replayed["fraud"]["reason"])
+    found = {}
+    for design in answer["designs"]:
+        same = "" if design["equal"] else "other bits; "
+        blind = "" if design["future_blind"] else "sees the future; "
+        found[design["design"]] = same + blind + in_words(design["fraud"]["reason"])
+    return found
