@@ -15,8 +15,11 @@ import pytest
 sys.path.append(str(Path(__file__).parent))
 
 from frauds import ALL, CORPUS
-from frauds.campaign import ERRORS, ONE, SEVERAL, attacked, checked, control, martingale, opened
+from frauds.campaign import ERRORS, ONE, SEVERAL, attacked, checked, control, martingale, verdict
+from frauds.effects import alike, effect
 from frauds.fraud import Fraud
+from frauds.opening import opened
+from frauds.simulated import attacked_simulated, verdict_simulated
 from frauds.well_behaved import single, talking
 
 WHOLE = bool(os.environ.get("SE_RL_FRAUDS"))
@@ -59,6 +62,29 @@ def test_no_fraud_scores_with_several_windows_a_day(fraud: Fraud) -> None:
 def test_no_fraud_scores_with_one_window_a_day(fraud: Fraud) -> None:
     outcome = attacked(fraud, ONE)
     assert not outcome.succeeded, outcome
+
+
+@pytest.mark.parametrize("fraud", SLOW, ids=_name)
+def test_no_fraud_gains_by_other_orders_in_simulated_markets(fraud: Fraud) -> None:
+    outcome = attacked_simulated(fraud)
+    assert not outcome.succeeded, outcome
+
+
+@pytest.mark.parametrize("name", ["shift: roll", "batch: batch rank", "past: count of calls"])
+def test_the_check_needs_no_history(name: str) -> None:
+    assert verdict_simulated(CORPUS[name]) == "acts on other orders"
+
+
+def test_a_fraud_that_waits_for_large_batches_is_seen_in_one() -> None:
+    assert verdict(CORPUS["only: large batches"]) == "acts on other orders"
+
+
+def test_one_idea_in_other_code_counts_once() -> None:
+    same = ("shift: roll", "shift: convolution over rows")
+    found = alike(CORPUS[name] for name in (*same, "batch: batch mean", "memory: global"))
+    assert found == [list(same), ["batch: batch mean"], ["memory: global"]]
+    if WHOLE:
+        assert len({effect(fraud) for fraud in ALL}) >= 120
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -96,13 +96,15 @@ def open_run(place: Path, config: RunConfig) -> Iterator[Run]:
         yield run
 
 
-def played(place: Path, config: RunConfig, frauds: Sequence[Fraud]) -> list[TrainedFraud]:
+def played(
+    place: Path, config: RunConfig, frauds: Sequence[Fraud], *, replays: bool = True
+) -> list[TrainedFraud]:
     """Train, score and check frauds in one run, then replay what was scored from its folder."""
     made = []
     with open_run(place, config) as run:
         for fraud in frauds:
             made.append((fraud, *_trained(run, fraud)))
-    replayed = _replayed(place)
+    replayed = _replayed(place) if replays else {}
     found = []
     for fraud, design, training, check in made:
         again = replayed.get(design, "no policy to replay")
