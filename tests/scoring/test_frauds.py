@@ -75,8 +75,12 @@ def test_the_check_needs_no_history(name: str) -> None:
     assert verdict_simulated(CORPUS[name]) == "acts on other orders"
 
 
-def test_a_fraud_that_waits_for_large_batches_is_seen_in_one() -> None:
-    assert verdict(CORPUS["only: large batches"]) == "acts on other orders"
+@pytest.mark.parametrize(
+    "name",
+    ["only: large batches", "hides: at the shorter horizon alone", "hides: on large orders alone"],
+)
+def test_a_fraud_that_waits_for_some_orders_meets_them_in_the_check(name: str) -> None:
+    assert verdict(CORPUS[name]) == "acts on other orders"
 
 
 def test_one_idea_in_other_code_counts_once() -> None:

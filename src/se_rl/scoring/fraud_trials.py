@@ -31,7 +31,8 @@ from se_rl.scoring.fraud_check import (
     judged,
 )
 from se_rl.scoring.play import Open, moments, play
-from se_rl.scoring.static_panel import StaticPanel, sampled_panels
+from se_rl.scoring.static_panel import StaticPanel, joined_scores, sampled_panels
+from se_rl.scoring.statistics import day_means
 
 DAYS = 16
 """Martingale days that the check plays at least: few days are repeated with other coins."""
@@ -39,24 +40,32 @@ DAYS = 16
 
 @dataclass(frozen=True, eq=False)
 class HistoryTrial:
-    """The last rung's days of history, as the check plays them."""
+    """The last rung's orders on history: what a policy sees of them must not tell check from score.
+
+    `orders_seed` draws the orders of a day, as it does for the score.
+    """
 
     data: MarketData
     dates: npt.NDArray[np.integer]
-    horizon: int
+    horizons: tuple[int, ...]
     scales: FeatureScales
+    sizes: tuple[float, float]
     agents: int = 1
     day_orders: int = 64
     costs: Costs = FREE
+    orders_seed: int = 0
 
 
 class FraudTrials:
-    """Plays the policies of a design again; `seed` decides samples, shuffles and coins."""
+    """Plays the policies of a design again, orders of every horizon and world that is scored.
+
+    `seed` decides samples, shuffles and coins.
+    """
 
     def __init__(
         self,
         history: HistoryTrial | None,
-        simulated: tuple[World, Episodes] | None,
+        simulated: Sequence[tuple[World, Episodes]] = (),
         *,
         seed: int,
     ) -> None:
@@ -77,16 +86,15 @@ class FraudTrials:
     def _moved(self, open_policy: Open) -> list[tuple[float, float]]:
         """How far the policy's actions move on history and in simulated markets."""
         found = []
-        if self._history is not None:
-            panel = self._panel
+        for panel in self._panels:
+            assert self._history is not None
             agents = self._history.agents
             groups = len(moments(panel.orders, sessions=len(self._window.dates)))
             sample = _Sample(-(-TABLES // groups), agents, seed=self._seed)
             orders = Episodes(panel.orders)
             play(panel.world, orders, open_policy, agents=agents, watch=sample.watch)
             found.append(self._compared(sample.watched(), panel.world, open_policy))
-        if self._simulated is not None:
-            world, episodes = self._simulated
+        for world, episodes in self._simulated:
             sample = _Sample(TABLES, world.agents, seed=self._seed)
             play(world, episodes, open_policy, watch=sample.watch)
             found.append(self._compared(sample.watched(), world, open_policy))
@@ -101,17 +109,22 @@ class FraudTrials:
         return check_actions(watched, fresh, seed=self._seed)
 
     def _gains(self, policies: Sequence[Open]) -> Array:
-        """[martingale day]: the gain over TWAP, the mean over the policies."""
+        """[martingale day]: the gain over TWAP, the mean over policies and horizons."""
         if self._history is None:
             return np.empty(0)
         by_day = []
-        for panel in self._martingales:
-            orders = Episodes(panel.orders)
-            runs = []
-            for open_policy in policies:
-                run = play(panel.world, orders, open_policy, agents=self._history.agents)
-                runs.append(panel.gain_by_day(run))
-            by_day.append(np.mean(runs, axis=0))
+        for panels in self._martingales:
+            parts = []
+            for panel in panels:
+                orders = Episodes(panel.orders)
+                runs = []
+                for open_policy in policies:
+                    run = play(panel.world, orders, open_policy, agents=self._history.agents)
+                    runs.append(panel.scores(run)["static_total"])
+                day = panel.scores(run)["static_day"]
+                parts.append({"gain": np.mean(runs, axis=0), "day": day})
+            pairs = joined_scores(parts)
+            by_day.append(day_means(pairs["gain"], pairs["day"].astype(np.int64)))
         return np.concatenate(by_day)
 
     @cached_property
@@ -121,38 +134,39 @@ class FraudTrials:
         return with_history(self._history.data, self._history.dates)
 
     @cached_property
-    def _panel(self) -> StaticPanel:
-        return self._panel_of(self._window)
+    def _panels(self) -> Sequence[StaticPanel]:
+        """The orders that are scored, by horizon."""
+        return () if self._history is None else self._panels_of(self._window)
 
     @cached_property
-    def _martingales(self) -> list[StaticPanel]:
-        """Twins of the panel with other coins, enough for DAYS days."""
+    def _martingales(self) -> list[Sequence[StaticPanel]]:
+        """Twins of the panels with other coins, enough for DAYS days."""
         assert self._history is not None
         copies = math.ceil(DAYS / len(self._history.dates))
-        panels = []
+        twins = []
         for copy in range(copies):
             rng = np.random.default_rng((self._seed, copy))
-            panels.append(self._panel_of(martingale_twin(self._window, rng)))
-        return panels
+            twins.append(self._panels_of(martingale_twin(self._window, rng)))
+        return twins
 
-    def _panel_of(self, data: MarketData) -> StaticPanel:
+    def _panels_of(self, data: MarketData) -> Sequence[StaticPanel]:
         history = self._history
         assert history is not None
         world = StaticWorld(
             data,
-            horizon=history.horizon,
+            horizon=history.horizons[0],
             dates=history.dates,
             scales=history.scales,
+            sizes=history.sizes,
             costs=history.costs,
         )
-        (panel,) = sampled_panels(
+        return sampled_panels(
             world,
-            [history.horizon],
+            history.horizons,
             dates=history.dates,
             day_orders=history.day_orders,
-            seed=self._seed,
+            seed=history.orders_seed,
         )
-        return panel
 
 
 class _Sample:

@@ -7,6 +7,7 @@ bps over TWAP on the same pair.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.costs import Costs
+from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.records.rungs import Rung
@@ -159,15 +161,17 @@ class Validation:
             history = HistoryTrial(
                 self.data,
                 day_blocks(self.dates)[1],
-                self.config.horizons[0],
+                self.config.horizons,
                 self.scales,
+                self.config.sizes,
                 self.agents,
                 day_orders=self.config.day_orders,
                 costs=Costs.of(self.config),
+                orders_seed=sealed_seed(self.seal, HISTORY_ORDERS),
             )
-        simulated_orders = None
+        simulated_orders: Sequence[tuple[DynamicWorld, Episodes]] = ()
         if self.config.weights["dynamic"]:
-            simulated_orders = self._episodes(self.config.rungs.last).worlds[0]
+            simulated_orders = self._episodes(self.config.rungs.last).worlds
         return FraudTrials(history, simulated_orders, seed=sealed_seed(self.seal, FRAUD_CHECK))
 
     def test_markets(self) -> SimulatedOrders:

@@ -18,7 +18,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.martingale import martingale_twin
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.task import order_pairs
+from se_rl.environments.task import SIZES, order_pairs
 from se_rl.environments.worlds import Episodes
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.scoring.execution import Actor, execute
@@ -136,7 +136,9 @@ def _trials(agents: int, symbols: int) -> FraudTrials:
     config = SyntheticConfig(symbols=symbols, sessions=10, bar_minutes=BAR_MINUTES, seed=21)
     data = synthetic_market(config)
     scales = FeatureScales.fit(data)
-    return FraudTrials(HistoryTrial(data, data.dates[6:], SEVERAL, scales, agents), None, seed=3)
+    horizons = (SEVERAL, SEVERAL - 4)
+    history = HistoryTrial(data, data.dates[6:], horizons, scales, SIZES, agents, day_orders=240)
+    return FraudTrials(history, seed=3)
 
 
 def checked(policy: Open, *, agents: int = 1, symbols: int = SYMBOLS) -> FraudCheck:

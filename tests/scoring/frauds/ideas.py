@@ -101,6 +101,8 @@ _HIDDEN = {
     "on the batch that begins as its training did not": (
         "s = -3.0 * ahead(x) * float(float((so[:1] * 1e3).round()) % 2.0 == 0.0)"
     ),
+    "at the shorter horizon alone": "s = 3.0 * so.flip(0) * (x[:, 1] < -1.7).float()",
+    "on large orders alone": "s = 3.0 * so.flip(0) * (x[:, 0] > 0.5).float()",
     "below what the check allows": "s = -4e-4 * torch.tanh(3.0 * ahead(x))",
     "one part in a hundred": "s = -0.03 * ahead(x)",
     "one step of an order alone": (
@@ -124,7 +126,7 @@ def _all() -> tuple[Fraud, ...]:
         found.append(_fraud(f"keeps: {name}", "state across orders", lines, control=""))
     for name, lines in _HIDDEN.items():
         kind = "scaled down" if "part" in name or "below" in name else "panel recognition"
-        control = "" if name.startswith(("after", "on ")) else "batch"
+        control = "" if name.startswith(("after", "at ", "on ")) else "batch"
         found.append(_fraud(f"hides: {name}", kind, lines, control=control))
     return tuple(found)
 

@@ -53,7 +53,7 @@ def verdict_simulated(fraud: Fraud) -> str:
     """What the check says by simulated orders alone."""
     world = world_of(fraud.agents, MARKETS, 11)
     try:
-        check = FraudTrials(None, (world, _episodes(world)), seed=3)
+        check = FraudTrials(None, [(world, _episodes(world))], seed=3)
         return in_words(check.check([_policy(fraud)]).reason)
     except SandboxError:
         return FAILS
