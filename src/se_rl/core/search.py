@@ -6,7 +6,7 @@ it did in the archive, and so comes to the same place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from se_rl.config import ConfigError
@@ -100,7 +100,8 @@ class Search:
             gain = None if one.candidate.twin else self.ladder.gain(one.candidate)
             if gain is not None:
                 gains[one.candidate.id] = gain
-        self.proposer.parents.rank(self._standings(), self.ladder.ranking())
+        raced = self.ladder.ranking(at_least=self.config.rungs.search)
+        self.proposer.parents.rank(self._standings(raced), raced)
         self._note_leader(self.ladder.leader())
         self.proposer.learn(designs, gains)
         return gains
@@ -149,12 +150,12 @@ class Search:
             "repeated": self.designs.repeated,
         }
 
-    def _standings(self) -> list[Standing]:
-        """All designs but the default, each at its highest rung, in the order of proposal."""
+    def _standings(self, names: Container[str]) -> list[Standing]:
+        """These designs, each at its highest rung, in the order of proposal."""
         found = []
         for name in self.designs.candidates:
             one = self.ladder.longest(name)
-            if one is not None and name != self.default.id:
+            if one is not None and name in names:
                 found.append(one)
         return found
 

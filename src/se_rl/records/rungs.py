@@ -1,8 +1,8 @@
 """What a rung is: one step of the evaluation ladder, from short trainings to long.
 
-screen  a short training for every new design
-search  a longer one for the promising designs of each batch
-last    three times that for the finalists, scored on days and episodes that the search has not seen
+screen  a training for every new design
+search  a race: more of the same, with other seeds, for the promising designs of each batch
+last    three times the work for the finalists, scored on days and episodes that the search has not seen
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ class Rung:
     episodes: int
     fresh: bool = False
 
+    def trains_like(self, other: Rung) -> bool:
+        """Whether a training of the other rung is one of this: as long, scored on the same orders."""
+        mine = (self.work, self.episodes, self.fresh)
+        return mine == (other.work, other.episodes, other.fresh)
+
 
 class Rungs(NamedTuple):
     """The rungs of a run, from the first to the last."""
@@ -40,10 +45,12 @@ class Rungs(NamedTuple):
     def of(cls, work: float, *, seeds: Sequence[int], episodes: Sequence[int]) -> Rungs:
         """The ladder around a search training of `work` units.
 
-        `seeds` and `episodes` have a number per rung.
+        `seeds` and `episodes` have a number per rung. A screen is as long as a search training: at a
+        ninth of the last rung's budget ranks keep .4 to .5 of theirs there, at a third .72 to .77,
+        and one longer training tells more than three short ones.
         """
         return cls(
-            Rung(0, "screen", work / 3.0, seeds[0], episodes[0]),
+            Rung(0, "screen", work, seeds[0], episodes[0]),
             Rung(1, "search", work, seeds[1], episodes[1]),
             Rung(2, "last", 3.0 * work, seeds[2], episodes[2], fresh=True),
         )

@@ -88,7 +88,7 @@ class RunConfig:
     finalists: int = option(2, "designs of the last rung, beside the default", metavar="N")
     work: float = option(
         6.0,
-        "work units of a search training; screens get a third, the last rung three times it",
+        "work units of a search training; those of the last rung have three times as many",
         metavar="W",
     )
     seeds: tuple[int, int, int] = option((1, 2, 3), "trainings per design at each rung")
@@ -268,8 +268,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "parents": 2,
         "siblings": 4,
         "work": 3.6,
-        "seeds": (1, 2, 5),
-        "episodes": (500, 1000, 2000),
+        "seeds": (1, 3, 5),
+        "episodes": (1000, 1000, 2000),
     },
     "paper": {
         "iterations": 50,
@@ -278,7 +278,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "finalists": 5,
         "seeds": (2, 5, 10),
         "work": 18.0,
-        "episodes": (1000, 2000, 4000),
+        "episodes": (2000, 2000, 4000),
     },
 }
 """`quick` takes minutes on two cores, `standard` is for tables, `paper` takes days.

@@ -78,6 +78,8 @@ class Ladder:
         for candidate in candidates:
             self.climbed[candidate.id] = candidate
         names = dict.fromkeys([self.default.id, *(c.id for c in candidates)])
+        for name in names:
+            self._take_over(name, rung)
         jobs = []
         for seed in range(rung.seeds) if seeds is None else seeds:
             for name in names:
@@ -89,8 +91,15 @@ class Ladder:
             self.on_event("evaluated", asdict(evaluation) | self._reading(job), stored=stored)
         self._settle(rung)
 
+    def _take_over(self, name: str, rung: Rung) -> None:
+        """Count a design's trainings of earlier rungs that are like those of this one."""
+        for earlier in self.rungs[: rung.index]:
+            if rung.trains_like(earlier) and (name, earlier.index) in self.evaluations:
+                known = self.evaluations[name, earlier.index]
+                self.evaluations.setdefault((name, rung.index), {}).update(known)
+
     def promote(self, names: Sequence[str]) -> list[str]:
-        """Of screened designs those worth a longer training: the best few that are not hopeless."""
+        """Of screened designs those worth more trainings: the best few that are not hopeless."""
         screen = self.rungs.screen.index
         scored = [name for name in names if (name, screen) in self.standings]
         scored.sort(key=lambda name: self.standings[name, screen].score, reverse=True)
