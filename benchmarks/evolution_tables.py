@@ -70,7 +70,7 @@ def introduction(found: Results, first: Results) -> None:
     data = first["data"]
     config = first["config"]
     days = f"{data['train_days']} train, {data['valid_days']} valid"
-    rungs = ", ".join(f"{config['work'] * k:g}" for k in (1 / 3, 1, 3))
+    rungs = ", ".join(f"{config['work'] * k:g}" for k in (1, 1, 3))
     print(f"## {data['name']} ({'SYNTHETIC' if data['synthetic'] else 'real bars'})\n")
     print(
         f"{data['symbols']} symbols; {days} and {data['test_days']} sealed test days; "

@@ -6,7 +6,7 @@
 The searches go through the ladder's own code. Nothing is trained: a planted training pool draws the
 scores that trainings would have brought. Orders share most of their noise, all designs bet on the
 market's days, training seeds add their luck, and how a design stands after a short training says
-something, not all, of how it stands in the end (figures: `World`). In the null case no design is
+something, not all, of how it stands in the end (figures: `World`; screens and races train alike). In the null case no design is
 better than the default in the end, though some learn faster; else truths are drawn with a standard
 deviation of 0.6 bps. Every search screens all designs, promotes the best of each batch, holds the
 last rung on fresh days, picks a champion and opens the test days once.
@@ -42,7 +42,8 @@ class World:
     """What scores are made of, in bps.
 
     5 per order, of which all designs share 80 % of the variance; the whole gain has a bet on the
-    market's day in it, of which they share nine tenths.
+    market's day in it, of which they share nine tenths. `fidelity` is the correlation of a design's
+    true gain after a third of the last rung's budget with that after all of it.
     """
 
     shared_sd: float = 4.47
@@ -52,7 +53,7 @@ class World:
     own_bet_sd: float = 0.5
     seed_sd: float = 0.3
     effect_sd: float = 0.6
-    fidelity: tuple[float, float, float] = (0.6, 0.8, 1.0)
+    fidelity: float = 0.75
     days: tuple[int, int, int, int] = (24, 24, 16, 40)
     orders_per_day: int = 20
     episodes: int = 250
@@ -157,9 +158,9 @@ def planted(
     """The default and n designs, and what each truly gains over it at every rung."""
     names = [design_id({"reward": str(i)}) for i in range(n)]
     end = np.zeros(n) if null else world.effect_sd * rng.standard_normal(n)
-    other = world.effect_sd * rng.standard_normal((n, 3))
-    share = np.array(world.fidelity)
-    by_rung = share * end[:, None] + np.sqrt(1.0 - share**2) * other
+    other = world.effect_sd * rng.standard_normal(n)
+    early = world.fidelity * end + np.sqrt(1.0 - world.fidelity**2) * other
+    by_rung = np.stack([early, early, end], axis=1)  # [design, rung]
     default = Candidate(design_id({}), {}, DEFAULT)
     designs = [
         Candidate(name, {"reward": str(i)}, "draft", (default.id,)) for i, name in enumerate(names)
@@ -212,7 +213,7 @@ def _on_test_days(
     """Our score over theirs on the test days and their simulated orders, seed by seed."""
     mine = []
     default = []
-    for seed in range(rung.seeds):
+    for seed in rung.training_seeds:
         mine.append(training_pool.scores(ours, rung.index, seed, block=TEST))
         default.append(training_pool.scores(theirs, rung.index, seed, block=TEST))
     return gain_of(difference(mine, default, rule))
@@ -224,7 +225,7 @@ def _best_of_all(training_pool: PlantedTrainingPool, config: RunConfig) -> str:
     def level(name: str) -> float:
         last = config.rungs.last
         runs = []
-        for seed in range(last.seeds):
+        for seed in last.training_seeds:
             runs.append(training_pool.scores(name, last.index, seed, block=last.index))
         return contributions(runs, ScoreRule.of(config)).score
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from se_rl.config import ConfigError
 from se_rl.core.search import Search
 from se_rl.records.archive import Archive
-from se_rl.records.entries import Evaluation
 from se_rl.records.settings import RunConfig
 
 SECONDS_PER_DESIGN = 3.0
@@ -59,7 +58,7 @@ class Budget:
         """What was used so far: calls, tokens and money for the model, and minutes."""
         asked = self.search.designers.asked
         calls = [call for call in self.archive.calls() if call.key in asked]
-        training_seconds = sum(e.seconds for e in self._done()) / self.workers
+        training_seconds = sum(e.seconds for e in self.search.ladder.trainings) / self.workers
         writing_seconds = sum(call.seconds for call in calls)
         return Usage(
             len(calls),
@@ -84,7 +83,7 @@ class Budget:
 
     def seconds_left(self) -> float:
         """How long the rest takes, from what trainings took so far and what is planned at most."""
-        done = [e for e in self._done() if e.work > 0]
+        done = [e for e in self.search.ladder.trainings if e.work > 0]
         if not done:
             return 0.0
         config = self.config
@@ -117,9 +116,3 @@ class Budget:
         if not self.config.asks_model:
             return 0.0
         return SECONDS_PER_DESIGN * max(0, self.config.budget_designs - self.search.proposed)
-
-    def _done(self) -> list[Evaluation]:
-        found: list[Evaluation] = []
-        for by_seed in self.search.ladder.evaluations.values():
-            found += by_seed.values()
-        return found

@@ -78,11 +78,10 @@ def _climb(run: Run, archive: Archive, candidate: Candidate) -> Ladder:
         on_event=lambda *_, **__: None,
         stores=False,  # the run's own standings stay as they are
     )
-    for rung in (config.rungs.screen, search):
-        ladder.run([candidate], rung)
     done = {e.candidate for e in archive.evaluations() if e.rung == search.index and e.ok}
-    others = sorted(done - {candidate.id, ladder.default.id})
-    ladder.run([archive.candidate(name) for name in others], search)
+    others = [archive.candidate(name) for name in sorted(done - {candidate.id, ladder.default.id})]
+    for rung in (config.rungs.screen, search):  # in the race the screen's trainings count, too
+        ladder.run([candidate, *others], rung)
     if (candidate.id, search.index) in ladder.standings:
         one = ladder.stored_standing(candidate.id, search)
         archive.append("standing", one.key, asdict(one))

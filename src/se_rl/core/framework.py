@@ -21,8 +21,8 @@ FEWEST = 64
 class SERLConfig:
     """The settings that matter most; everything else is as in the preset `quick`.
 
-    `max_inner_iterations` is the number of PPO updates of a search training (screens get a third,
-    the last rung three times it); where that is less than the preset's, as many fewer simulated
+    `max_inner_iterations` is the number of PPO updates of a search training (the last rung has
+    three times as many); where that is less than the preset's, as many fewer simulated
     orders are trained and scored on. `llm_model_name` is an embedded model, a folder, or URL#MODEL;
     None is the embedded default. `seal` repeats the sealed draws of another run; None draws a
     secret.

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 def check_finalists(run: Run, finalists: Sequence[str]) -> dict[str, FraudCheck]:
     """What the check found on each finalist; one that the archive knows is not made again."""
     ladder = run.search.ladder
-    last = run.config.rungs.last.index
+    last = run.config.rungs.last
     found: dict[str, FraudCheck] = {}
     for name in finalists:
         key = key_of("fraud_check", name)
         stored = run.archive.find(key)
         if stored is None:
             run.say(f"checking design {name} for fraud")
-            by_seed = ladder.evaluations[name, last]
+            by_seed = ladder.trainings.at(name, last)
             check = check_design(run, ladder.climbed[name], by_seed.values())
             stored = {"candidate": name, **to_plain(check)}
         run.store_event("fraud_check", key, stored)

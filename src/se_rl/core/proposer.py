@@ -217,7 +217,7 @@ class Proposer:
         failed = None
         if choice["operator"] == "repair" and (tried := self.failures(module)):
             failed = tried[int(rng.integers(len(tried)))]
-        at = self.ladder.standings.get((parent.id, self.ladder.rungs.screen.index))
+        at = self.ladder.longest(parent.id)
         with_history = self.config.evolves and self.kit.high is not None
         shown = SHOWN_CONSTRAINED if self.designers.constrained else SHOWN_FREE
         return Plan(

@@ -237,8 +237,8 @@ class Run:
         if self.archive.find(key) is not None:
             return
         for rung in reversed(self.config.rungs):
-            by_seed = self.search.ladder.evaluations.get((name, rung.index), {})
-            trained = next((e for _, e in sorted(by_seed.items()) if e.ok), None)
+            by_seed = self.search.ladder.trainings.at(name, rung)
+            trained = next((e for e in by_seed.values() if e.ok), None)
             if trained is not None:
                 break
         else:

@@ -88,7 +88,7 @@ class Search:
         return made
 
     def train(self, designs: Sequence[Proposed]) -> list[str]:
-        """Step 2: the inner loop for each new design, longer for the promising ones."""
+        """Step 2: the inner loop for each new design, with other seeds for the promising ones."""
         new = [self.designs.candidates[one.candidate.id] for one in designs if one.trainable]
         self.ladder.run(new, self.config.rungs.screen)
         return self.ladder.promote([c.id for c in new])
@@ -100,7 +100,7 @@ class Search:
             gain = None if one.candidate.twin else self.ladder.gain(one.candidate)
             if gain is not None:
                 gains[one.candidate.id] = gain
-        raced = self.ladder.ranking(at_least=self.config.rungs.search)
+        raced = self.ladder.ranking()
         self.proposer.parents.rank(self._standings(raced), raced)
         self._note_leader(self.ladder.leader())
         self.proposer.learn(designs, gains)
@@ -175,7 +175,7 @@ class Search:
         """
         assert one.proposal is not None
         candidate = one.candidate
-        standing = self.ladder.standings.get((candidate.id, self.config.rungs.screen.index))
+        standing = self.ladder.longest(candidate.id)
         score = standing.score if standing else float("nan")
         gain = gains.get(candidate.id, self.ladder.gain(candidate))
         reason = candidate.reason or self.ladder.failures.get(candidate.id, "")

@@ -131,7 +131,7 @@ def _results(
         spa_p=selection.spa_p_over_twap,
         selection=selection,
         learning=final_test.learning(ladder, champion),
-        seeds=SeedsUsed(config.seed, tuple(range(config.rungs.last.seeds))),
+        seeds=SeedsUsed(config.seed, tuple(config.rungs.last.training_seeds)),
         seal=SealUsed(run.seal.origin, run.seal.text),
         isolation=_isolation(run),
         llm=ModelUse(
@@ -185,7 +185,7 @@ def _policies(run: Run, methods: dict[str, str]) -> final_tables.Policies:
     ladder, pool, last = run.search.ladder, run.training_pool, run.config.rungs.last
     found: dict[str, list[Open]] = {}
     for method, name in methods.items():
-        by_seed = ladder.evaluations.get((name, last.index), {})
+        by_seed = ladder.trainings.at(name, last)
         for seed in final_test.seeds_of(by_seed):
             trained = pool.policy(ladder.climbed[name], by_seed[seed])
             found.setdefault(method, []).append(pool.opened(trained))
@@ -194,9 +194,7 @@ def _policies(run: Run, methods: dict[str, str]) -> final_tables.Policies:
 
 def _isolation(run: Run) -> str:
     """The levels of isolation that designs ran under."""
-    levels = set()
-    for by_seed in run.search.ladder.evaluations.values():
-        levels |= {evaluation.isolation for evaluation in by_seed.values()}
+    levels = {evaluation.isolation for evaluation in run.search.ladder.trainings}
     return ", ".join(sorted(levels))
 
 
@@ -206,7 +204,7 @@ def save_policy(run: Run, name: str) -> None:
     """
     from se_rl.rl.policy_file import save_locked
 
-    by_seed = run.search.ladder.evaluations[name, run.config.rungs.last.index]
+    by_seed = run.search.ladder.trainings.at(name, run.config.rungs.last)
     evaluation = by_seed[final_test.seeds_of(by_seed)[0]]
     trained = run.training_pool.policy(run.search.ladder.climbed[name], evaluation)
     facts = {

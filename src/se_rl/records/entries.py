@@ -102,7 +102,8 @@ class StoredStanding:
     error are stored.
 
     `se` holds the errors of orders and of training seeds, `ci95` is its interval, `seeds` counts
-    the trainings. `gain` is the score less the first parent's at the same rung, `gain_se` its error
+    the trainings, `by_seed` are their scores and `training_seeds` their seeds; at the search rung
+    those of the screen are among them. `gain` is the score less the first parent's at the same rung, `gain_se` its error
     on the same orders and seeds; both are None where the parent does not stand there. `by_part`
     splits the score: gain and risk on history, every cell of simulated orders. The default itself
     stands at 0 for certain.
@@ -119,6 +120,7 @@ class StoredStanding:
     gain: float | None = None
     gain_se: float | None = None
     by_part: Mapping[str, float] = field(default_factory=dict)
+    training_seeds: tuple[int, ...] = ()
 
     @property
     def key(self) -> str:

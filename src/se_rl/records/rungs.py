@@ -1,8 +1,8 @@
-"""What a rung is: one step of the evaluation ladder, from short trainings to long.
+"""What a rung is: one step of the evaluation ladder, from one training to many and longer ones.
 
 screen  a training for every new design
 search  a race: more of the same, with other seeds, for the promising designs of each batch
-last    three times the work for the finalists, scored on days and episodes that the search has not seen
+last    three times the work for the finalists, with seeds, days and episodes that no other rung saw
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ class Rung:
     """One step of the ladder.
 
     `index` is how the archive stores it, `work` the work units of one training, `seeds` the
-    trainings per design, `episodes` the simulated orders to score on. Every rung scores the same mix
-    of orders and markets; a `fresh` one on validation days and episodes that no other has seen.
+    trainings per design that are made here, from `first_seed` on, `episodes` the simulated orders
+    to score on. Every rung scores the same mix of orders and markets; a `fresh` one on validation
+    days and episodes that no other has seen.
     """
 
     index: int
@@ -27,9 +28,15 @@ class Rung:
     seeds: int
     episodes: int
     fresh: bool = False
+    first_seed: int = 0
+
+    @property
+    def training_seeds(self) -> range:
+        """The seeds of the trainings that are made here; no other rung has them."""
+        return range(self.first_seed, self.first_seed + self.seeds)
 
     def trains_like(self, other: Rung) -> bool:
-        """Whether a training of the other rung is one of this: as long, scored on the same orders."""
+        """Whether a training of the other rung tells as much: as long, scored on the same orders."""
         mine = (self.work, self.episodes, self.fresh)
         return mine == (other.work, other.episodes, other.fresh)
 
@@ -49,8 +56,13 @@ class Rungs(NamedTuple):
         ninth of the last rung's budget ranks keep .4 to .5 of theirs there, at a third .72 to .77,
         and one longer training tells more than three short ones.
         """
-        return cls(
-            Rung(0, "screen", work, seeds[0], episodes[0]),
-            Rung(1, "search", work, seeds[1], episodes[1]),
-            Rung(2, "last", 3.0 * work, seeds[2], episodes[2], fresh=True),
+        screen = Rung(0, "screen", work, seeds[0], episodes[0])
+        search = Rung(1, "search", work, seeds[1], episodes[1], first_seed=seeds[0])
+        last = Rung(
+            2, "last", 3.0 * work, seeds[2], episodes[2], fresh=True, first_seed=seeds[0] + seeds[1]
         )
+        return cls(screen, search, last)
+
+    def alike(self, rung: Rung) -> tuple[Rung, ...]:
+        """The rungs that train and score as this one does, itself among them."""
+        return tuple(one for one in self if one.trains_like(rung))

@@ -84,14 +84,14 @@ class RunConfig:
     iterations: int = option(3, "outer iterations at most", metavar="N")
     parents: int = option(2, "prompts per iteration", metavar="N")
     siblings: int = option(3, "designs per prompt", metavar="N")
-    promoted: int = option(2, "designs per iteration that are trained longer", metavar="N")
+    promoted: int = option(2, "designs per iteration that race on with other seeds", metavar="N")
     finalists: int = option(2, "designs of the last rung, beside the default", metavar="N")
     work: float = option(
         6.0,
         "work units of a search training; those of the last rung have three times as many",
         metavar="W",
     )
-    seeds: tuple[int, int, int] = option((1, 2, 3), "trainings per design at each rung")
+    seeds: tuple[int, int, int] = option((1, 1, 3), "trainings per design that each rung adds")
     horizons: tuple[int, ...] = option(
         (240, 120), "bars of an order on history: those that fit", metavar="N,N", also="horizon"
     )
@@ -268,7 +268,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "parents": 2,
         "siblings": 4,
         "work": 3.6,
-        "seeds": (1, 3, 5),
+        "seeds": (1, 2, 5),
         "episodes": (1000, 1000, 2000),
     },
     "paper": {
@@ -276,7 +276,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "parents": 4,
         "siblings": 4,
         "finalists": 5,
-        "seeds": (2, 5, 10),
+        "seeds": (2, 3, 10),
         "work": 18.0,
         "episodes": (2000, 2000, 4000),
     },

@@ -155,13 +155,12 @@ def _trainings(
     evaluations: Sequence[Evaluation], standings: Mapping[int, StoredStanding]
 ) -> tuple[TrainingRow, ...]:
     """Every training in order of rung and seed, with its part of the stored standing."""
-    rows, ranked = [], sorted(evaluations, key=lambda e: (e.rung, e.seed))
-    for e in ranked:
-        seeds = [one.seed for one in ranked if one.rung == e.rung and one.ok]
+    rows = []
+    for e in sorted(evaluations, key=lambda e: (e.rung, e.seed)):
         standing = standings.get(e.rung)
         over_default = math.nan
-        if standing is not None and e.ok and len(standing.by_seed) == len(seeds):
-            over_default = standing.by_seed[seeds.index(e.seed)]
+        if standing is not None and e.seed in standing.training_seeds:
+            over_default = standing.by_seed[standing.training_seeds.index(e.seed)]
         row = TrainingRow(
             e.rung,
             e.seed,

@@ -150,17 +150,18 @@ def selection(ladder: Ladder, champion: str, *, proposed: int) -> Selection:
 
 def _screened(ladder: Ladder, *, over_default: bool) -> list[Array]:
     """The screened designs' scores, over TWAP or over the default, spread over equal units."""
-    screen = ladder.rungs.screen.index
-    default = ladder.evaluations.get((ladder.default.id, screen), {})
+    screen = ladder.rungs.screen
+    default = ladder.trainings.at(ladder.default.id, screen)
     columns: list[Array] = []
-    for (name, rung), by_seed in ladder.evaluations.items():
+    for name in ladder.climbed:
+        by_seed = ladder.trainings.at(name, screen)
         seeds = [seed for seed in by_seed if seed in default]
-        if rung != screen or name == ladder.default.id or not seeds:
+        if name == ladder.default.id or not seeds:
             continue
         if not all(e.ok for e in (*by_seed.values(), *default.values())):
             continue
-        own = [ladder.scores(by_seed[seed]) for seed in seeds]
-        theirs = [ladder.scores(default[seed]) for seed in seeds]
+        own = [ladder.trainings.scores(by_seed[seed]) for seed in seeds]
+        theirs = [ladder.trainings.scores(default[seed]) for seed in seeds]
         found = contributions(own, ladder.rule)
         if over_default:
             found = difference(own, theirs, ladder.rule)
@@ -188,8 +189,8 @@ def _spa(columns: Sequence[Array]) -> float:
 
 
 def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, ...]:
-    """How the finalists stood at every rung: learning speed at the first two, what is left of it at
-    the last.
+    """How the finalists stood at every rung: at the first two after as long a training, at the last
+    after a longer one.
     """
     rows = []
     for name in names:
@@ -214,7 +215,8 @@ def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, 
 
 def learning(ladder: Ladder, name: str) -> LearningCurve:
     """The score over TWAP at each budget, of a design and of the default: the mean of all seeds."""
-    rungs = [rung for rung in ladder.rungs if (name, rung.index) in ladder.evaluations]
+    by_work = {rung.work: rung for rung in ladder.rungs if ladder.trainings.at(name, rung)}
+    rungs = list(by_work.values())  # of rungs that train alike the later has all trainings
     return LearningCurve(
         work=tuple(rung.work for rung in rungs),
         best=tuple(_level(ladder, name, rung) for rung in rungs),
@@ -224,8 +226,8 @@ def learning(ladder: Ladder, name: str) -> LearningCurve:
 
 def _level(ladder: Ladder, name: str, rung: Rung) -> float:
     """The score over TWAP of a design's trainings at a rung; NaN without any."""
-    by_seed = ladder.evaluations.get((name, rung.index), {})
-    done = [ladder.scores(evaluation) for evaluation in by_seed.values() if evaluation.ok]
+    by_seed = ladder.trainings.at(name, rung)
+    done = [ladder.trainings.scores(evaluation) for evaluation in by_seed.values() if evaluation.ok]
     return contributions(done, ladder.rule).score if done else float("nan")
 
 

@@ -1,4 +1,5 @@
-"""The evaluation ladder: short trainings for all designs, longer ones for the promising.
+"""The evaluation ladder: a training for every design, a race with other seeds for the promising
+ones, longer trainings for the best.
 
 Paired successive halving: at every rung a design is compared with the default on the same orders
 and training seeds. A design may be stopped for futility after some trainings, never for success,
@@ -7,17 +8,17 @@ which would inflate what is claimed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from math import isfinite
 from typing import Any
 
-from se_rl.records.entries import Candidate, Evaluation, EventListener, StoredStanding, key_of
+from se_rl.records.entries import Candidate, EventListener, StoredStanding, key_of
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import FUTILITY_SEEDS, RunConfig
 from se_rl.scoring.evaluator import Evaluator, Journal
-from se_rl.scoring.score import Array, ScoreRule
+from se_rl.scoring.score import ScoreRule
 from se_rl.scoring.standing import (
     CERTAIN,
     GUESS,
@@ -26,8 +27,8 @@ from se_rl.scoring.standing import (
     leading,
     pooled_seed_spread,
     shrunken,
-    standing,
 )
+from se_rl.scoring.trainings import Trainings
 
 FUTILE = "behind the default beyond doubt"
 OUTRANKED = "not among the best of its batch"
@@ -37,8 +38,8 @@ INCOMPARABLE = "too few of its orders can be compared"
 class Ladder:
     """How designs stand at each rung, compared with `default`.
 
-    `standings` and `evaluations` are by (design, index of the rung). With `stores` every standing
-    that is brought up to date becomes an event of the journal.
+    `standings` are by (design, index of the rung). With `stores` every standing that is brought up
+    to date becomes an event of the journal.
     """
 
     def __init__(
@@ -59,12 +60,11 @@ class Ladder:
         self.default = default
         self.on_event = on_event
         self.climbed: dict[str, Candidate] = {default.id: default}
-        self.evaluations: dict[tuple[str, int], dict[int, Evaluation]] = {}
+        self.trainings = Trainings(evaluator, self.rungs, self.rule)
         self.standings: dict[tuple[str, int], Standing] = {}
         self.failures: dict[str, str] = {}
         self._stores = stores
         self._spread: dict[int, SeedSpread] = {}
-        self._arrays: dict[str, dict[str, Array]] = {}
 
     # climbing
 
@@ -78,25 +78,15 @@ class Ladder:
         for candidate in candidates:
             self.climbed[candidate.id] = candidate
         names = dict.fromkeys([self.default.id, *(c.id for c in candidates)])
-        for name in names:
-            self._take_over(name, rung)
         jobs = []
-        for seed in range(rung.seeds) if seeds is None else seeds:
+        for seed in rung.training_seeds if seeds is None else seeds:
             for name in names:
-                if seed not in self.evaluations.get((name, rung.index), {}):
+                if seed not in self.trainings.at(name, rung):
                     jobs.append(TrainingJob(self.climbed[name], rung, seed))
         for job, evaluation, stored in self.evaluator.evaluate(jobs):
-            by_seed = self.evaluations.setdefault((job.candidate.id, rung.index), {})
-            by_seed[job.seed] = evaluation
+            self.trainings.add(job, evaluation)
             self.on_event("evaluated", asdict(evaluation) | self._reading(job), stored=stored)
         self._settle(rung)
-
-    def _take_over(self, name: str, rung: Rung) -> None:
-        """Count a design's trainings of earlier rungs that are like those of this one."""
-        for earlier in self.rungs[: rung.index]:
-            if rung.trains_like(earlier) and (name, earlier.index) in self.evaluations:
-                known = self.evaluations[name, earlier.index]
-                self.evaluations.setdefault((name, rung.index), {}).update(known)
 
     def promote(self, names: Sequence[str]) -> list[str]:
         """Of screened designs those worth more trainings: the best few that are not hopeless."""
@@ -125,14 +115,14 @@ class Ladder:
         going = [self.climbed[name] for name in self._finalists()]
         for candidate in going:
             self._event("promoted", candidate.id, last)
-        first = min(FUTILITY_SEEDS, last.seeds)
-        self.run([*extra, *going], last, range(first))
-        if first < last.seeds:
+        first, rest = last.training_seeds[:FUTILITY_SEEDS], last.training_seeds[FUTILITY_SEEDS:]
+        self.run([*extra, *going], last, first)
+        if rest:
             hopeless = self._hopeless(going)
             for name in hopeless:
-                self._drop(name, last, f"futile after {first} trainings")
+                self._drop(name, last, f"futile after {len(first)} trainings")
             going = [c for c in going if c.id not in hopeless]
-            self.run([*extra, *going], last, range(first, last.seeds))
+            self.run([*extra, *going], last, rest)
         return [c.id for c in going if (c.id, last.index) in self.standings]
 
     # who is best
@@ -147,14 +137,14 @@ class Ladder:
         """The best so far by shrunken score; the default where none is above it."""
         return leading(self.ranking(), self.default.id)
 
-    def ranking(self, *, at_least: Rung | None = None) -> dict[str, float]:
-        """Shrunken scores over the default of all other designs, each at its highest rung.
+    def ranking(self) -> dict[str, float]:
+        """Shrunken scores over the default of the designs that raced, each at its highest rung.
 
-        A design that failed at a later rung has none.
+        One training is too little to lead by. A design that failed at a later rung has no rank.
         """
         found: dict[str, float] = {}
         out = {self.default.id, *self.failures}
-        for rung in self.rungs[at_least.index if at_least else 0 :]:
+        for rung in self.rungs[self.rungs.search.index :]:
             standings = []
             for (name, index), one in self.standings.items():
                 if index == rung.index and name not in out:
@@ -170,19 +160,18 @@ class Ladder:
         return None
 
     def gain(self, candidate: Candidate) -> float | None:
-        """What a design gained over its parent at the first rung, on the same orders, in bps."""
-        screen = self.rungs.screen.index
-        own = self.standings.get((candidate.id, screen))
-        if own is None:
-            return None
-        parent = self.standings.get((candidate.parents[0], screen)) if candidate.parents else None
-        return own.score - (parent.score if parent else 0.0)
+        """What a design gained over its first parent, on the same orders and seeds, in bps.
 
-    def scores(self, evaluation: Evaluation) -> dict[str, Array]:
-        """The scores of an evaluation, a number per pair of orders."""
-        if evaluation.arrays not in self._arrays:
-            self._arrays[evaluation.arrays] = self.evaluator.arrays(evaluation)
-        return self._arrays[evaluation.arrays]
+        It is read at the highest rung where both stand; one without a parent gained what it is over
+        the default.
+        """
+        parent = candidate.parents[0] if candidate.parents else self.default.id
+        for rung in reversed(self.rungs):
+            own = self.standings.get((candidate.id, rung.index))
+            theirs = self.standings.get((parent, rung.index))
+            if own is not None and theirs is not None:
+                return own.score - theirs.score
+        return None
 
     def stored_standing(self, name: str, rung: Rung) -> StoredStanding:
         """How a design stands at a rung, with its gain over its parent, as reports read it."""
@@ -202,6 +191,7 @@ class Ladder:
             gain.score if gain else None,
             gain.se if gain else None,
             dict(own.by_part),
+            own.training_seeds,
         )
 
     # how they stand
@@ -213,11 +203,7 @@ class Ladder:
         """
         found: dict[str, Standing] = {}
         for name in self.climbed:
-            if (name, rung.index) not in self.evaluations:
-                continue
-            by_seed = self.evaluations[name, rung.index]
-            by_seed = dict(sorted(by_seed.items()))  # whichever training ended first
-            self.evaluations[name, rung.index] = by_seed
+            by_seed = self.trainings.at(name, rung)
             broken = [e.reason for e in by_seed.values() if not e.ok]
             one = None if broken else self._compare(name, self.default.id, rung)
             if one is not None and isfinite(one.score) and isfinite(one.se):
@@ -225,12 +211,24 @@ class Ladder:
             elif broken or one is not None:
                 self.standings.pop((name, rung.index), None)
                 self.failures.setdefault(name, broken[0] if broken else INCOMPARABLE)
-        spread = pooled_seed_spread([s for name, s in found.items() if name != self.default.id])
+        spread = self._pooled_spread(found, rung)
         self._spread[rung.index] = spread
         for name, one in found.items():
             self.standings[name, rung.index] = replace(one, spread=spread)
         if self._stores:
             self._store(found, rung)
+
+    def _pooled_spread(self, found: Mapping[str, Standing], rung: Rung) -> SeedSpread:
+        """The seeds' spread at a rung, from all designs of rungs that train alike.
+
+        A design that raced counts with all its trainings, so that screens of one training each have
+        a spread that was measured.
+        """
+        pooled = dict(found)
+        for later in self.rungs.alike(rung):
+            for name in found if later.index > rung.index else ():
+                pooled[name] = self.standings.get((name, later.index), pooled[name])
+        return pooled_seed_spread([s for name, s in pooled.items() if name != self.default.id])
 
     def _store(self, names: Iterable[str], rung: Rung) -> None:
         for name in names:
@@ -240,22 +238,8 @@ class Ladder:
             self.on_event("standing", payload, stored=not is_new)
 
     def _compare(self, name: str, other: str, rung: Rung) -> Standing | None:
-        """A design over another one, from the trainings that both have in common."""
-        own = self.evaluations.get((name, rung.index), {})
-        theirs = self.evaluations.get((other, rung.index), {})
-        seeds = [s for s in sorted(own) if own[s].ok and s in theirs and theirs[s].ok]
-        if not seeds:
-            return None
-        return standing(
-            name,
-            rung.index,
-            [self.scores(own[s]) for s in seeds],
-            [self.scores(theirs[s]) for s in seeds],
-            rule=self.rule,
-            regimes=self.evaluator.regimes(rung),
-            cells=self.evaluator.cells.get("dynamic", ()),
-            spread=self._spread.get(rung.index, GUESS),
-        )
+        spread = self._spread.get(rung.index, GUESS)
+        return self.trainings.compare(name, other, rung, spread)
 
     def _over_parent(self, candidate: Candidate, rung: Rung) -> Standing | None:
         """A design over its first parent: the difference of scores, with the pairs' error."""
@@ -283,7 +267,7 @@ class Ladder:
 
     def _finalists(self) -> list[str]:
         search = self.rungs.search
-        shrunk = self.ranking(at_least=search)
+        shrunk = self.ranking()
         ranked = sorted(
             shrunk,
             key=lambda name: (shrunk[name], self.standings[name, search.index].score),

@@ -42,8 +42,9 @@ class Standing:
     """A design against the default at one rung: the difference of scores and its error, in bps.
 
     `order_se` is the error from days and episodes that all trainings share, `spread` what single
-    trainings are taken to differ by. `by_part` splits the score: `specific` and `risk` on history,
-    each cell of simulated orders.
+    trainings are taken to differ by. `by_seed` are the scores of its trainings, whose seeds are
+    `training_seeds`. `by_part` splits the score: `specific` and `risk` on history, each cell of
+    simulated orders.
     """
 
     candidate: str
@@ -56,6 +57,7 @@ class Standing:
     by_seed: tuple[float, ...]
     by_part: Mapping[str, float] = field(default_factory=dict)
     order_degrees: float = math.inf
+    training_seeds: tuple[int, ...] = ()
 
     @property
     def seeds(self) -> int:
@@ -90,6 +92,7 @@ def standing(
     regimes: Regimes,
     cells: Sequence[str] = (),
     spread: SeedSpread = GUESS,
+    training_seeds: Sequence[int] = (),
 ) -> Standing:
     """Compare trainings with the default's of the same seeds, order by order."""
     found = difference(own, default, rule, cells=cells)
@@ -111,6 +114,7 @@ def standing(
         by_seed=tuple(float(score) for score in found.by_training),
         by_part=_parts(found, own, default, rule=rule),
         order_degrees=error.degrees,
+        training_seeds=tuple(training_seeds),
     )
 
 
