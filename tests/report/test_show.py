@@ -113,7 +113,16 @@ class Run:
         score = sum(by_seed) / len(by_seed)
         bounds = (score - 0.2, score + 0.2)
         standing = StoredStanding(
-            name, rung, len(by_seed), score, 0.1, bounds, by_seed, {"static": score}, **more
+            name,
+            rung,
+            len(by_seed),
+            score,
+            0.1,
+            bounds,
+            by_seed,
+            {"static": score},
+            training_seeds=tuple(range(len(by_seed))),
+            **more,
         )
         self.archive.append("standing", standing.key, asdict(standing))
 
@@ -130,7 +139,7 @@ def begun(tmp_path: Path) -> Iterator[Run]:
 def run(begun: Run) -> Run:
     """Designs of every fate: the best, one dropped, a crossover, an invalid one, a repeat, a failed training."""
     run, archive, default = begun, begun.archive, begun.propose()
-    for rung, seed in ((0, 0), (1, 0), (1, 1)):
+    for rung, seed in ((0, 0), (1, 1), (1, 2)):
         run.train(default, rung=rung, seed=seed)
     archive.add_instruction(
         Instruction("micro1", "reward", f"Pair with TWAP. {HOSTILE}", "default")
@@ -140,7 +149,7 @@ def run(begun: Run) -> Run:
     )
     best = run.propose(SOURCE, (default,), prompt=chat, micro="micro1", model="tiny")
     archive.append("repeated", "repeated", {"id": best, "twin": best})
-    for rung, seed in ((0, 0), (1, 0), (1, 1)):
+    for rung, seed in ((0, 0), (1, 1), (1, 2)):
         run.train(best, rung=rung, seed=seed, static=0.4, dynamic=1.0)
     archive.append("promoted", "p", {"candidate": best, "rung": 1})
     dropped = run.propose("# dropped", (default,))
@@ -158,9 +167,9 @@ def run(begun: Run) -> Run:
     )
     for name, rung, by_seed in (
         (default, 0, (0.0,)),
-        (default, 1, (0.0, 0.0)),
+        (default, 1, (0.0, 0.0, 0.0)),
         (best, 0, (0.8,)),
-        (best, 1, (0.7, 0.9)),
+        (best, 1, (0.8, 0.7, 0.9)),
         (dropped, 0, (-0.5,)),
     ):
         run.stand(name, rung, by_seed)
@@ -194,12 +203,13 @@ def test_a_score_is_the_stored_standing_at_the_highest_rung(run: Run) -> None:
 
 
 def test_a_training_shows_its_part_of_the_standing(run: Run) -> None:
+    """A training stands under the rung where it was made; the standing of a race counts the screen's, too."""
     best = ids(run)["best"]
     found = show_design(run.folder, best)
     stored = run.archive.standings()
     assert [training.over_default for training in found.evaluations] == [
         *stored[best, 0].by_seed,
-        *stored[best, 1].by_seed,
+        *stored[best, 1].by_seed[1:],
     ]
     assert found.rungs["1"].ci95 == stored[best, 1].ci95
 
@@ -259,7 +269,7 @@ def test_a_design(run: Run) -> None:
     assert found.sources == {"reward": SOURCE}
     assert found.prompt == ({"role": "user", "content": f"Write a reward.\n{HOSTILE}"},)
     assert found.instructions == {"macro": "", "micro": f"Pair with TWAP. {HOSTILE}"}
-    assert [(e.rung, e.seed) for e in found.evaluations] == [(0, 0), (1, 0), (1, 1)]
+    assert [(e.rung, e.seed) for e in found.evaluations] == [(0, 0), (1, 1), (1, 2)]
     low, high = found.rungs["1"].ci95
     assert low < found.row.score < high and len(found.curve["reward_static"]) == 79
     plain = json.loads(to_json(design_json(found)))

@@ -158,16 +158,16 @@ def _trainings(
     rows = []
     for e in sorted(evaluations, key=lambda e: (e.rung, e.seed)):
         standing = standings.get(e.rung)
-        over_default = math.nan
-        if standing is not None and e.seed in standing.training_seeds:
-            over_default = standing.by_seed[standing.training_seeds.index(e.seed)]
+        by_seed: dict[int, float] = {}
+        if standing is not None and e.ok:
+            by_seed = dict(zip(standing.training_seeds, standing.by_seed, strict=False))
         row = TrainingRow(
             e.rung,
             e.seed,
             e.status,
             e.reason,
             e.scores,
-            over_default,
+            by_seed.get(e.seed, math.nan),
             e.work,
             e.seconds,
             e.isolation,
