@@ -29,6 +29,7 @@ SMALLER = {name: SMALL[name] for name in ("horizons", "samples")} | {
     "finalists": 1,
     "work": SMALL["work"],
     "worlds": "static",
+    "scan": False,  # one iteration, in which the model is asked
 }
 
 

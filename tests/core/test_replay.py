@@ -63,7 +63,7 @@ def test_what_is_not_the_same_again_is_told(
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run of four designs: the default, one that was trained longer, one that was screened, and one that failed."""
+    """A run of four designs: the default, one that raced, one that was screened, and one that failed."""
     monkeypatch.setenv("SE_RL_HOME", str(tmp_path))
     make_data(tmp_path)
     (tmp_path / "config.yaml").write_text(dump_yaml(tiny_config(worlds="static")))
@@ -97,7 +97,7 @@ def test_accepted_designs_were_trained_longer(place: Path, tmp_path: Path) -> No
         (empty / "config.yaml").write_text(dump_yaml(tiny_config()))
     with pytest.raises(
         ConfigError,
-        match="empty holds no design that was trained longer than a screen; let `se-rl run`",
+        match="empty holds no design that was trained after its screen; let `se-rl run`",
     ):
         accepted(empty)
 

@@ -51,7 +51,7 @@ def make_model(folder: Path) -> dict[str, Any]:
     config.write_text(
         json.dumps(json.loads(config.read_text()) | {"max_position_embeddings": 16_384})
     )
-    return {"arm": "full", "llm": str(folder)}
+    return {"arm": "full", "llm": str(folder), "scan": False}
 
 
 def tiny_config(**changes: Any) -> Any:

@@ -113,7 +113,7 @@ def replay(
 
 
 def accepted(place: Path, *, rung: int | None = None) -> list[str]:
-    """The designs of a run that were worth a longer training, and the default.
+    """The designs of a run that raced, and the default.
 
     With `rung` those of them that were trained there.
     """
@@ -124,7 +124,7 @@ def accepted(place: Path, *, rung: int | None = None) -> list[str]:
     worth = {e.candidate for e in done if e.ok and e.rung >= search}
     found = [e.candidate for e in done if e.candidate in worth and rung in (None, e.rung)]
     if not found:
-        none = f"{place} holds no design that was trained longer than a screen"
+        none = f"{place} holds no design that was trained after its screen"
         raise ConfigError(f"{none}; let `se-rl run` go on with it")
     return list(dict.fromkeys(found))
 

@@ -1,5 +1,5 @@
 """A run for TensorBoard: scores by design and iteration, and the training curves of the designs
-that were trained longer.
+that raced.
 """
 
 from __future__ import annotations
