@@ -44,9 +44,9 @@ def test_words_and_layout_do_not_count(package: Path) -> None:
 
 def test_what_scores_depend_on_counts(package: Path) -> None:
     before = code_hash(package)
-    after = edited(package, STANDING, "SEED_SD = 0.3", "SEED_SD = 0.4")
+    after = edited(package, STANDING, "SEED_SD = 0.15", "SEED_SD = 0.4")
     assert after != before
-    assert edited(package, STANDING, "SEED_SD = 0.4", "SEED_SD = 0.3") == before
+    assert edited(package, STANDING, "SEED_SD = 0.4", "SEED_SD = 0.15") == before
     assert edited(package, "llm/templates/macro.txt", "", "One more word. ") != before
 
 
