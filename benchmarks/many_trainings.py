@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from multiprocessing.pool import Pool
 
 import numpy as np
 import torch
@@ -184,14 +185,10 @@ def run_jobs(
     workers: int | None = None,
 ) -> int:
     """Run jobs in their order until the time is over; how many were kept."""
-    global _WORKSHOP
-    workshop.prepare()
-    _WORKSHOP = workshop
     started = time.monotonic()
     count = 0
-    context = multiprocessing.get_context("fork")
-    with context.Pool(workers or os.cpu_count()) as pool:
-        answers = pool.imap_unordered(_outcome, jobs)
+    with open_pool(workshop, workers) as pool:
+        answers = pool.imap_unordered(outcome_of, jobs)
         for _ in jobs:
             left = seconds - (time.monotonic() - started)
             try:
@@ -206,6 +203,15 @@ def run_jobs(
 _WORKSHOP: Workshop | None = None
 
 
-def _outcome(job: Job) -> Outcome:
+def open_pool(workshop: Workshop, workers: int | None = None) -> Pool:
+    """Processes that share a prepared workshop; ask them for `outcome_of` jobs."""
+    global _WORKSHOP
+    workshop.prepare()
+    _WORKSHOP = workshop
+    return multiprocessing.get_context("fork").Pool(workers or os.cpu_count())
+
+
+def outcome_of(job: Job) -> Outcome:
+    """A job done in the workshop that this process was forked with."""
     assert _WORKSHOP is not None  # set before the fork
     return _WORKSHOP.outcome(job)

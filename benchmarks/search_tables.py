@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import sys
 import tempfile
@@ -24,9 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import many_trainings
 import numpy as np
-from many_trainings import Job, Workshop, _outcome
 
 from se_rl.core.designers import Designers
 from se_rl.core.preparation import make_kit
@@ -38,6 +35,7 @@ from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig, preset
 from se_rl.scoring.score import Array, ScoreRule, Scores, difference
+from se_rl_benchmarks.many_trainings import Job, Workshop, open_pool, outcome_of
 
 FRESH_SEED = 1000
 """The first of the training seeds that no search uses."""
@@ -74,7 +72,7 @@ class ForkedEvaluator:
                 Job(job.candidate.id, job.rung.work, job.seed, sources, rung=job.rung.index)
             )
         self.trainings += len(asked)
-        for job, outcome in zip(jobs, self.pool.imap(_outcome, asked), strict=True):
+        for job, outcome in zip(jobs, self.pool.imap(outcome_of, asked), strict=True):
             place = f"{job.candidate.id} {job.rung.index} {job.seed}"
             self._scores[place] = dict(outcome.scores)
             status = "failed" if outcome.reason else "ok"
@@ -148,7 +146,7 @@ def sealed(
     for design in (sources, {}):
         for k in range(FRESH_TRAININGS):
             jobs.append(Job("sealed", work, FRESH_SEED + k, design, rung=-1))
-    found: list[Scores] = [one.scores for one in pool.map(_outcome, jobs, chunksize=1)]
+    found: list[Scores] = [one.scores for one in pool.map(outcome_of, jobs, chunksize=1)]
     own, default = found[:FRESH_TRAININGS], found[FRESH_TRAININGS:]
     rule = ScoreRule.of(workshop.config)
     estimate = difference(own, default, rule, cells=workshop.cells).estimate()
@@ -216,8 +214,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     options = parser.parse_args(arguments)
     workshop = Workshop(preset(options.preset, data=options.data), with_test_days=True)
-    workshop.prepare()
-    many_trainings._WORKSHOP = workshop
     deadline = time.monotonic() + 60.0 * options.minutes
     configs = []
     for seed in range(options.seeds):
@@ -225,10 +221,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             configs.append(replace(workshop.config, arm=arm, seed=seed))
     options.out.mkdir(parents=True, exist_ok=True)
     rows: list[SearchRow] = []
-    context = multiprocessing.get_context("fork")
     with (
         tempfile.TemporaryDirectory() as place,
-        context.Pool(options.workers) as pool,
+        open_pool(workshop, options.workers) as pool,
         ThreadPoolExecutor(len(configs)) as threads,
     ):
         waiting = []

@@ -18,12 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
-from many_trainings import Job, Outcome, Workshop, run_jobs
-
 from se_rl.records.settings import preset
 from se_rl.scoring.score import Contributions, ScoreRule, contributions
+from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
 
 TIMES = (1, 3, 10, 30)
 SPECIALISTS = (10, 30)
