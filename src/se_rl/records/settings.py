@@ -262,7 +262,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "bank": 64,
         "samples": 1024,
     },
-    "quick": {"work": 2.1},
+    "quick": {"work": 4.2, "scored_days": 60, "finalists": 1},
     "standard": {
         "iterations": 4,
         "parents": 2,
