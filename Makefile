@@ -1,4 +1,4 @@
-# make demo: a language model designs RL algorithms for order execution, five minutes, with a page. make test: the whole suite.
+# make demo: a language model designs RL algorithms for order execution in about ten minutes, with a page. make test: the whole suite.
 # Both need only Python 3.11+ and make.
 PYTHON ?= python3
 VENV := .venv
