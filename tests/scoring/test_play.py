@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import chain
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -12,7 +15,7 @@ from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import Orders, order_pairs
 from se_rl.environments.worlds import Episodes
 from se_rl.scoring.execution import execute
-from se_rl.scoring.play import moments, play
+from se_rl.scoring.play import LANES, lanes_of, moments, play
 
 DATA = synthetic_market(SyntheticConfig(symbols=6, sessions=5, seed=3))
 HORIZON = 30
@@ -90,7 +93,39 @@ def test_one_process_serves_windows_that_follow_each_other() -> None:
         return Reversal()
 
     play(WORLD, Episodes(ORDERS), open_policy)
-    assert opened == [2 * len(DATA.symbols)]
+    assert opened == [2 * len(DATA.symbols)] * LANES
+
+
+@pytest.mark.parametrize("days", [1, 2, LANES, 23])
+def test_lanes_share_the_groups_and_no_day(days: int) -> None:
+    day = np.repeat(np.arange(days) + 7, 3)  # three moments a day, an order each
+    groups = [np.array([place]) for place in range(len(day))]
+    lanes = lanes_of(groups, day)
+    assert len(lanes) == min(days, LANES)
+    assert sorted(chain(*lanes)) == list(range(len(groups)))
+    assert all(lane == sorted(lane) for lane in lanes)
+    held = [set(day[lane].tolist()) for lane in lanes]
+    assert sum(map(len, held)) == len(set.union(*held)) == days
+    assert max(map(len, held)) - min(map(len, held)) <= 1
+
+
+def test_all_lanes_are_asked_before_one_is_heard() -> None:
+    said: list[str] = []
+
+    class Elsewhere(Reversal):
+        def begin(self, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
+            said.append("asked")
+
+            def answer() -> Actions:
+                said.append("heard")
+                return self.act(observation)
+
+            return answer
+
+    found = play(WORLD, Episodes(ORDERS), lambda *_: Elsewhere())
+    assert said[: 2 * LANES] == ["asked"] * LANES + ["heard"] * LANES
+    here = play(WORLD, Episodes(ORDERS), lambda *_: Reversal())
+    np.testing.assert_array_equal(found.gain, here.gain)
 
 
 @pytest.mark.parametrize("gap", [1, HORIZON - 1])

@@ -6,7 +6,7 @@ the lock alone (`se_rl.rl.locked_training`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ from se_rl.sandbox.server import Sandbox
 
 __all__ = ["WEIGHT", "SandboxedPolicy", "SandboxedTrainer", "TrainedDesign", "Weights"]
 
+Actions = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
 LOCKED = "se_rl.rl.locked_training"
 """The module whose functions run behind the lock."""
 
@@ -223,11 +224,17 @@ class SandboxedPolicy:
         """A new batch of orders begins."""
         self._server.reset()
 
-    def act(
-        self, observation: npt.NDArray[np.float32]
-    ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def act(self, observation: npt.NDArray[np.float32]) -> Actions:
         """Ratios, kept to [0, 1], and offsets in ticks."""
-        actions = self._server.act(observation).astype(np.float64)
+        return self.begin(observation)()
+
+    def begin(self, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
+        """Ask the process; what is returned waits for its answer."""
+        self._server.ask(observation)
+        return self._answer
+
+    def _answer(self) -> Actions:
+        actions = self._server.answer().astype(np.float64)
         ratio = np.clip(actions[:, 0], 0.0, 1.0)
         return ratio, np.clip(actions[:, 1], -MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
 

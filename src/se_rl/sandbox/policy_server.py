@@ -7,6 +7,7 @@ first and checks then.
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ class PolicyServer:
         memory_bytes: int = MEMORY_BYTES,
         allowance: WaitAllowance | None = None,
     ) -> None:
-        self.stall_seconds, self._ring = stall_seconds, 0
+        self.stall_seconds, self._ring, self._asked = stall_seconds, 0, 0
         self.allowance = allowance or WaitAllowance()
         self.allowance.allowed += SECONDS_PER_OPENING
         sealed = sealed_payload(payload)
@@ -105,6 +106,11 @@ class PolicyServer:
     def act(self, obs: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """Actions for a batch of observations; SandboxError on a stall, an error of the policy, or
         what is not finite."""
+        self.ask(obs)
+        return self.answer()
+
+    def ask(self, obs: npt.ArrayLike) -> None:
+        """Hand a batch of observations over; `answer` waits for its actions."""
         obs = np.asarray(obs, np.float32)
         rows = len(obs)
         if not 0 < rows <= len(self._block.obs) or obs.shape[1:] != self._block.obs.shape[1:]:
@@ -113,7 +119,12 @@ class PolicyServer:
             )
         self._block.obs[:rows] = obs
         self._block.actions[:rows] = np.nan  # what is not written is not an answer
-        self._ask(rows)
+        self._ring_bell(rows)
+
+    def answer(self) -> npt.NDArray[np.float32]:
+        """The actions for what was asked last."""
+        rows = self._asked
+        self._hear()
         actions = self._block.actions[:rows].copy()  # the policy could still write to the block
         if not np.isfinite(actions).all():
             self._fail(
@@ -124,7 +135,8 @@ class PolicyServer:
 
     def reset(self) -> None:
         """A new episode begins: the policy forgets, if it has a `reset()`."""
-        self._ask(0)
+        self._ring_bell(0)
+        self._hear()
 
     def close(self) -> None:
         """End the process. May be called twice."""
@@ -146,14 +158,18 @@ class PolicyServer:
         if "_call" in self.__dict__:
             self.close()
 
-    def _ask(self, rows: int) -> None:
+    def _ring_bell(self, rows: int) -> None:
         self._ring = (self._ring + 1) % 256
+        self._asked = rows
         self._block.rows[0] = rows
-        try:
+        with contextlib.suppress(OSError):  # one that hung up is found out when it is heard
             self._bell.send(bytes([self._ring]))
-            self._wait(rows)
+
+    def _hear(self) -> None:
+        try:
+            self._wait(self._asked)
             answer = self._bell.recv(16)
-        except OSError:
+        except (OSError, ValueError):  # it hung up, or this side did before
             answer = b""
         if not answer:
             result = self._call.poll(self.stall_seconds)

@@ -25,6 +25,8 @@ from se_rl.sandbox.message import Content
 OK, FAILED, OUT_OF_MEMORY, REFUSED = 0, 11, 12, 13
 """Exit codes of a worker. They and the answer are hostile: a design may forge both, for itself
 alone."""
+PATIENCE = 10
+"""How far a call steps back for policies that somebody waits for, as Unix counts niceness."""
 HEADER = 64
 """Bytes before the observations in a policy server's block."""
 MOST_DESCRIPTORS = 1 << 20
@@ -96,6 +98,8 @@ def work(job: WorkerJob, parent: int) -> NoReturn:
 def _work(job: WorkerJob, parent: int) -> int:
     try:
         os.setpgid(0, 0)
+        if job.serve is None:
+            os.nice(PATIENCE)
         answer = memory.mapped(job.result, writable=True)
         payload = message.decode(memory.mapped(job.payload))
         block = Block(memory.mapped(job.block, writable=True), *job.serve) if job.serve else None

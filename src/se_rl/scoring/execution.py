@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,26 @@ class Actor(Protocol):
     def close(self) -> None:
         """End the policy and its process, if it has one."""
         ...
+
+
+Actions = tuple[Array, Array]
+"""Ratios of what is left and limit offsets in ticks, [order] each."""
+
+
+@runtime_checkable
+class Deferring(Protocol):
+    """An actor that computes elsewhere: it can be asked now and heard later."""
+
+    def begin(self, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
+        """Hand the observation over; what is returned waits for the answer."""
+        ...
+
+
+def begin(actor: Actor, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
+    """Ask any actor; one that computes in this process does so when its answer is fetched."""
+    if isinstance(actor, Deferring):
+        return actor.begin(observation)
+    return lambda: actor.act(observation)
 
 
 class ConstantSchedule:

@@ -20,11 +20,13 @@ import numpy.typing as npt
 from scipy import stats
 
 from se_rl.records.fraud import FraudCheck
-from se_rl.scoring.execution import Actor
+from se_rl.scoring.execution import Actions, Actor, begin
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
+LANES = 4
+"""Processes that play orders alone at once."""
 TABLES = 24
 """Orders (or books of talking agents) that are played again alone."""
 SLICES, TICKS = 1e-3, 1e-2
@@ -69,13 +71,22 @@ class Recorder:
         """A new batch begins."""
         self._inner.start(n, horizon)
 
-    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
+    def act(self, observation: npt.NDArray[np.float32]) -> Actions:
         """The inner actor's answer, kept for the chosen rows."""
-        ratio, offset = self._inner.act(observation)
+        return self.begin(observation)()
+
+    def begin(self, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
+        """Ask the inner actor."""
         self.observations.append(observation[self._rows].copy())
-        self.ratio.append(ratio[self._rows])
-        self.offset.append(offset[self._rows])
-        return ratio, offset
+        answer = begin(self._inner, observation)
+
+        def kept() -> Actions:
+            ratio, offset = answer()
+            self.ratio.append(ratio[self._rows])
+            self.offset.append(offset[self._rows])
+            return ratio, offset
+
+        return kept
 
     def close(self) -> None:
         """End the inner actor."""
@@ -102,14 +113,24 @@ def joined(parts: Sequence[WatchedTables]) -> WatchedTables:
     )
 
 
-def moved_alone(watched: WatchedTables, actor: Actor, rng: np.random.Generator) -> float:
-    """The largest change of an action when each table is played by itself, in shuffled order of time."""
+def moved_alone(watched: WatchedTables, actors: Sequence[Actor], rng: np.random.Generator) -> float:
+    """The largest change of an action when each table is played by itself, in shuffled order of time.
+
+    The actors take turns at the tables and compute at once; none sees what another one does.
+    """
     worst = 0.0
-    for table in rng.permutation(len(watched)):
-        actor.start(watched.agents, watched.horizon)
+    shuffled = rng.permutation(len(watched))
+    for first in range(0, len(watched), len(actors)):
+        tables = shuffled[first : first + len(actors)]
+        for _, actor in zip(tables, actors, strict=False):
+            actor.start(watched.agents, watched.horizon)
         for step in range(watched.horizon):
-            ratio, offset = actor.act(watched.observations[table, step])
-            worst = max(worst, _moved(watched, np.array([table]), step, ratio, offset))
+            seen = watched.observations[tables, step]
+            asked = [begin(actor, rows) for actor, rows in zip(actors, seen, strict=False)]
+            answers = [answer() for answer in asked]
+            ratio = np.stack([ratio for ratio, _ in answers])
+            offset = np.stack([offset for _, offset in answers])
+            worst = max(worst, _moved(watched, tables, step, ratio, offset))
     return worst
 
 
@@ -182,14 +203,14 @@ def check_actions(
 ) -> tuple[float, float]:
     """How far actions move alone and among strangers, each in a fresh process."""
     rng = np.random.default_rng(seed)
-    moved = []
-    for rows, test in (
-        (watched.agents, moved_alone),
-        (2 * len(watched) * watched.agents, moved_among_strangers),
-    ):
-        actor = open_actor(rows)
-        try:
-            moved.append(test(watched, actor, rng))
-        finally:
+    single = [open_actor(watched.agents) for _ in range(min(LANES, len(watched)))]
+    try:
+        alone = moved_alone(watched, single, rng)
+    finally:
+        for actor in single:
             actor.close()
-    return moved[0], moved[1]
+    crowd = open_actor(2 * len(watched) * watched.agents)
+    try:
+        return alone, moved_among_strangers(watched, crowd, rng)
+    finally:
+        crowd.close()

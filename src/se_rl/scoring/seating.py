@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.environments.task import Orders
-from se_rl.scoring.execution import Actor, Array
+from se_rl.scoring.execution import Actions, Actor, begin
 
 
 def seats_of(orders: Orders, agents: int, *, sessions: int) -> npt.NDArray[np.int64]:
@@ -41,10 +43,19 @@ class Seated:
         """Begin a new batch of orders."""
         self._inner.start(len(self._seats), horizon)
 
-    def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
+    def act(self, observation: npt.NDArray[np.float32]) -> Actions:
         """What each order's agent does."""
-        ratio, offset = self._inner.act(observation[self._seats])
-        return ratio[self._place], offset[self._place]
+        return self.begin(observation)()
+
+    def begin(self, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
+        """Ask the policy in its own order of rows."""
+        answer = begin(self._inner, observation[self._seats])
+
+        def rearranged() -> Actions:
+            ratio, offset = answer()
+            return ratio[self._place], offset[self._place]
+
+        return rearranged
 
     def close(self) -> None:
         """End the policy."""

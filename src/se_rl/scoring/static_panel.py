@@ -81,7 +81,8 @@ def sampled_panels(
     day = row % len(data.dates)
     window = np.unique(np.stack([day, which, start]), axis=1, return_inverse=True)[1].ravel()
     turn = rng.permutation(window.max() + 1)[window]  # the order in which windows are taken
-    lead = (day + which) % len(pairs)  # horizons take turns by day
+    turns = np.unique(day, return_inverse=True)[1]
+    lead = (turns + which) % len(pairs)  # horizons take turns by day
     by_day = np.lexsort((rng.random(len(row)), turn, lead, day))
     first = np.searchsorted(day[by_day], day[by_day])  # [pair] where its day begins
     chosen = np.zeros(len(row), np.bool_)

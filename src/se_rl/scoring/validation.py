@@ -37,6 +37,8 @@ FRAUD_CHECK = "samples, shuffles and coins of the fraud check"
 """What seeds are drawn from a run's seal for."""
 SEARCH_DAYS = 0.6
 """Share of the validation days that the search sees; the last rung scores on the others."""
+MOST_SEARCH_DAYS = 24
+"""Days that the search scores on at most: with more, the luck of trainings is most of the error."""
 
 
 class Validation:
@@ -194,9 +196,14 @@ class Validation:
 def day_blocks(
     dates: npt.NDArray[np.integer],
 ) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
-    """Validation days for the search and, where there are enough, others for the last rung."""
+    """Validation days for the search and, where there are enough, others for the last rung.
+
+    The search has no more than `MOST_SEARCH_DAYS`, spread over its share.
+    """
     first = int(np.ceil(SEARCH_DAYS * len(dates)))
-    return (dates[:first], dates[first:]) if len(dates) - first >= 2 else (dates, dates)
+    search, last = (dates[:first], dates[first:]) if len(dates) - first >= 2 else (dates, dates)
+    spread = np.linspace(0, len(search) - 1, min(len(search), MOST_SEARCH_DAYS))
+    return search[np.rint(spread).astype(np.int64)], last
 
 
 def _path(minutes: npt.NDArray[Any], price: Array, fills: Array) -> dict[str, Any]:

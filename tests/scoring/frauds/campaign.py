@@ -24,7 +24,7 @@ from se_rl.sandbox.lockdown import SandboxError
 from se_rl.scoring.execution import Actor, execute
 from se_rl.scoring.fraud_check import FraudCheck
 from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
-from se_rl.scoring.play import Open, play
+from se_rl.scoring.play import LANES, Open, play
 from se_rl.scoring.seating import Seated, seats_of
 from se_rl.scoring.static_panel import StaticPanel
 
@@ -87,10 +87,12 @@ def martingale(
     return StaticPanel(StaticWorld(data, horizon=horizon), order_pairs(data, horizon))
 
 
-def score(panel: StaticPanel, fraud: Fraud, *, encoded: StaticPanel | None = None) -> Gain:
+def score(
+    panel: StaticPanel, fraud: Fraud, *, encoded: StaticPanel | None = None, lanes: int = LANES
+) -> Gain:
     """The gain in the play that counts: groups in order of time."""
     policy = opened(fraud, encoded)
-    run = play(panel.world, Episodes(panel.orders), policy, agents=fraud.agents)
+    run = play(panel.world, Episodes(panel.orders), policy, agents=fraud.agents, lanes=lanes)
     return Gain.of(panel.gain_by_day(run))
 
 
@@ -115,7 +117,7 @@ def control(fraud: Fraud) -> Gain:
     """What the fraud earns where it is not stopped (`Fraud.control`)."""
     panel = martingale(SEVERAL)
     if fraud.control == "own":
-        return score(panel, fraud, encoded=panel)
+        return score(panel, fraud, encoded=panel, lanes=1)  # it counts the calls of one process
     rows = len(seats_of(panel.orders, fraud.agents, sessions=len(panel.world.data.dates)))
     actor = opened(fraud)(panel.world.name, SEVERAL, rows)
     if fraud.control == "twice":

@@ -139,7 +139,11 @@ class ForgedServer(PolicyServer):
     def close(self) -> None:
         """There is no process."""
 
-    def _ask(self, rows: int) -> None:
+    def _ring_bell(self, rows: int) -> None:
+        self._asked = rows
+
+    def _hear(self) -> None:
+        rows = self._asked
         try:
             answer = self._process(self._block.obs[:rows])
         except RuntimeError as error:  # what a locked process raises comes back as text
