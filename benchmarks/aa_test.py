@@ -1,7 +1,7 @@
 """Do the score's intervals cover the truth? The default against itself, with other training seeds.
 
     NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/aa_test.py [--data nasdaq100]
-        [--preset standard] [--trainings 24] [--seeds 5] [--comparisons 200] [--workers 2]
+        [--preset standard] [--trainings 24] [--seeds 5] [--comparisons 200] [--workers N]
         [--seconds 540] [--bank DIR] [--out FILE]
 
 Trains the default design many times at the last rung's budget, scores every training on that rung's
@@ -17,27 +17,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
-import os
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from se_rl.core.preparation import TrainingMarkets, load_run_data
-from se_rl.executors.training_settings import train_config, training_worlds_of
-from se_rl.modules.defaults import Modules
-from se_rl.records.archive import Archive
-from se_rl.records.settings import RunConfig, preset
-from se_rl.rl.trainer import Trained, train
-from se_rl.rl.training_worlds import make_worlds
-from se_rl.scoring.score import Array, ScoreRule, Scores, difference
+from se_rl.records.settings import preset
+from se_rl.scoring.score import ScoreRule, Scores, difference
 from se_rl.scoring.score_summary import score_summary
-from se_rl.seal import PUBLIC, Seal
+from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -89,78 +79,21 @@ def coverage(
     )
 
 
-class DefaultTrainings:
-    """Trains the default design at the last rung and scores it there; made once, then forked."""
-
-    def __init__(self, config: RunConfig, archive: Archive, say: Callable[[str], None]) -> None:
-        self.config = config
-        data = load_run_data(config, Seal(PUBLIC, "given"))
-        markets = TrainingMarkets(data, archive, say=say)
-        self.validation = data.validation
-        self.neutral = markets.neutral()
-        self.worlds = make_worlds(
-            Modules(),
-            training_worlds_of(data.config),
-            data=data.train,
-            scales=data.scales,
-            banks=markets.banks(),
-        )
-        say("compiling, and playing the orders to score on once")
-        rung = self.config.rungs.last
-        self.rung = rung
-        self._scores(self._trained(0, work=min(rung.work, 0.05)))
-
-    @property
-    def cells(self) -> Sequence[str]:
-        """The cells of simulated orders."""
-        return self.validation.cells.get("dynamic", ())
-
-    def __call__(self, seed: int) -> tuple[int, dict[str, Array]]:
-        """The scores of one training."""
-        return seed, self._scores(self._trained(seed, work=self.rung.work))
-
-    def _trained(self, seed: int, *, work: float) -> Trained:
-        settings = train_config(self.config, replace(self.rung, work=work))
-        return train(
-            Modules(),
-            self.worlds.train,
-            settings,
-            seed=seed,
-            neutral=self.neutral,
-            held_back=self.worlds.held_back,
-        )
-
-    def _scores(self, trained: Trained) -> dict[str, Array]:
-        return self.validation.score(self.rung, lambda world, _, __: trained.runner(world))
-
-
-_trainings: DefaultTrainings | None = None
-"""Inherited by forked processes, which cannot be sent worlds."""
-
-
-def _train_one(seed: int) -> tuple[int, dict[str, Array]]:
-    assert _trainings is not None
-    return _trainings(seed)
-
-
 def fill_bank(
-    trainings: DefaultTrainings, bank: Path, *, n: int, workers: int, seconds: float
+    workshop: Workshop, bank: Path, *, n: int, workers: int | None, seconds: float
 ) -> None:
     """Train until the bank has `n` trainings, or until the time is up."""
-    global _trainings
-    _trainings = trainings
+    work = workshop.config.rungs.last.work
     missing = [seed for seed in range(n) if not _place(bank, seed).exists()]
-    end = time.monotonic() + seconds
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
-        found = pool.imap_unordered(_train_one, missing)
-        for _ in missing:
-            try:
-                seed, scores = found.next(timeout=max(0.0, end - time.monotonic()))
-            except multiprocessing.TimeoutError:
-                print(f"time is up after {seconds:g} s")
-                return
-            np.savez(_place(bank, seed), **scores)  # type: ignore[arg-type]
-            print(f"training {seed} is scored", flush=True)
+
+    def keep(outcome: Outcome) -> None:
+        seed = outcome.job.seed
+        np.savez(_place(bank, seed), **outcome.scores)  # type: ignore[arg-type]
+        print(f"training {seed} is scored", flush=True)
+
+    jobs = [Job("default", work, seed) for seed in missing]
+    if run_jobs(workshop, jobs, keep, seconds=seconds, workers=workers) < len(jobs):
+        print(f"time is up after {seconds:g} s")
 
 
 def read_bank(bank: Path) -> list[Scores]:
@@ -201,7 +134,7 @@ def main() -> None:
     parser.add_argument("--trainings", type=int, default=24)
     parser.add_argument("--seeds", type=int, default=5, help="trainings on each side")
     parser.add_argument("--comparisons", type=int, default=200)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=int, help="processes (none: one for each core)")
     parser.add_argument("--seconds", type=float, default=540.0, help="time for trainings")
     parser.add_argument("--bank", type=Path, default=ROOT / "out" / "aa")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / "aa.json")
@@ -212,19 +145,11 @@ def main() -> None:
     config = preset(given.preset, **changes)
     rule = ScoreRule.of(config)
     given.bank.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        with Archive.open(Path(folder) / "aa.sqlite") as archive:
-            trainings = DefaultTrainings(config, archive, say=print)
-        fill_bank(
-            trainings,
-            given.bank,
-            n=given.trainings,
-            workers=given.workers,
-            seconds=given.seconds,
-        )
+    workshop = Workshop(config)
+    fill_bank(workshop, given.bank, n=given.trainings, workers=given.workers, seconds=given.seconds)
     bank = read_bank(given.bank)
     found = coverage(bank, rule, seeds=given.seeds, comparisons=given.comparisons)
-    level = score_summary(bank, rule, cells=trainings.cells)
+    level = score_summary(bank, rule, cells=workshop.cells)
     print(table(found))
     print(f"the default's score over TWAP: {level.score.mean:+.2f} bps {level.score.ci95}")
     told = {

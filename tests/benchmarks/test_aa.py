@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from se_rl.scoring.score import Array, ScoreRule
+from se_rl_benchmarks import aa_test
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-aa_test = import_module("aa_test")
 RULE = ScoreRule({"static": 0.5, "dynamic": 0.5}, 0.02)
 
 
