@@ -9,10 +9,12 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from multiprocessing.pool import Pool
+from queue import Empty, SimpleQueue
 
 import numpy as np
 import torch
@@ -25,6 +27,7 @@ from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.executors.training_settings import train_config, training_worlds_of
+from se_rl.modules.errors import one_line
 from se_rl.modules.loading import load_design
 from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
@@ -178,26 +181,47 @@ class SealedDays:
 
 def run_jobs(
     workshop: Workshop,
-    jobs: Sequence[Job],
+    jobs: Iterable[Job],
     keep: Callable[[Outcome], None],
     *,
     seconds: float,
     workers: int | None = None,
 ) -> int:
-    """Run jobs in their order until the time is over; how many were kept."""
-    started = time.monotonic()
-    count = 0
+    """Run jobs in their order until the time is over; how many were kept.
+
+    A job is taken when a process is free for it, so it may depend on what was kept before. A design
+    that raises an error has it as its reason and ends nothing.
+    """
+    until = time.monotonic() + seconds
+    workers = workers or os.cpu_count() or 1
+    done: SimpleQueue[Outcome] = SimpleQueue()
+    waiting = iter(jobs)
+    kept = 0
     with open_pool(workshop, workers) as pool:
-        answers = pool.imap_unordered(outcome_of, jobs)
-        for _ in jobs:
-            left = seconds - (time.monotonic() - started)
+
+        def start(job: Job) -> None:
+            def fail(error: BaseException) -> None:
+                done.put(Outcome(job, {}, 0.0, (), one_line(error, job.design)))
+
+            pool.apply_async(outcome_of, (job,), callback=done.put, error_callback=fail)
+
+        running = 0
+        for job in islice(waiting, workers):
+            start(job)
+            running += 1
+        while running:
             try:
-                keep(answers.next(timeout=max(0.0, left)))
-            except multiprocessing.TimeoutError:
+                keep(done.get(timeout=max(0.0, until - time.monotonic())))
+            except Empty:
                 break
-            count += 1
+            kept += 1
+            following = next(waiting, None)
+            if following is None:
+                running -= 1
+            else:
+                start(following)
         pool.terminate()
-    return count
+    return kept
 
 
 _WORKSHOP: Workshop | None = None

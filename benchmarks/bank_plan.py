@@ -1,0 +1,160 @@
+"""Which designs a bank holds: edits of the default near and far, random ones, and chains.
+
+scan    the default with one choice made otherwise, each of them
+edit    the default with two to six choices made otherwise
+random  a whole design from the grammar
+chain   an edit of the best design of its chain so far; chains begin with the best of the others
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from se_rl.modules.edits import drawn_edit, single_edits
+from se_rl.modules.kinds import KINDS
+from se_rl.records.entries import design_id, sha256
+from se_rl_benchmarks.bank_lines import PlannedDesign
+
+DISTANCES = (2, 3, 4, 5, 6)
+"""Choices that edits of the default make otherwise."""
+CHAIN_STEPS = (0.5, 0.3, 0.2)
+"""How often a step of a chain makes one, two or three choices anew."""
+SCAN_SHARE, RANDOM_SHARE, CHAIN_SHARE = 0.25, 0.1, 0.3
+"""Of all designs: the scan at most, random ones, chains. The rest are edits at a distance."""
+TRIES = 50
+"""Draws of a new design before there are taken to be no more."""
+
+Sources = Mapping[str, str]
+
+
+def named(
+    kind: str, sources: Sources, *, parent: str = "", chain: str = "", steps: int = 0
+) -> PlannedDesign:
+    """A design with its name; one that begins its own chain gives it its name."""
+    own = {}
+    for module, text in sorted(sources.items()):
+        if text != KINDS[module].default_source:
+            own[module] = text
+    name = design_id({module: sha256(text) for module, text in own.items()})
+    return PlannedDesign(name, kind, parent, chain or name, steps, own)
+
+
+DEFAULT_DESIGN = named("default", {})
+
+
+def edited(
+    sources: Sources, modules: Sequence[str], rng: np.random.Generator, *, steps: int
+) -> Sources:
+    """Sources after so many changes of one choice, each of any module.
+
+    Modules with many choices are changed more often, by the root of their number.
+    """
+    made = dict(sources)
+    counts = [len(single_edits(KINDS[name].default_source, name, rng)) for name in modules]
+    weights = np.sqrt(counts) / np.sqrt(counts).sum()
+    for place in rng.choice(len(modules), size=steps, p=weights):
+        module = modules[int(place)]
+        source = made.get(module) or KINDS[module].default_source
+        made[module] = drawn_edit(source, module, rng) or source
+    return made
+
+
+def planned(modules: Sequence[str], designs: int, *, seed: int) -> list[PlannedDesign]:
+    """All designs but the chains, each once, in no order."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, PlannedDesign] = {}
+    scans = list(_scans(modules, rng))
+    most = int(SCAN_SHARE * designs)
+    for place in rng.permutation(len(scans))[:most]:
+        found[scans[int(place)].id] = scans[int(place)]
+    draws = round(RANDOM_SHARE * designs)
+    edits = designs - len(found) - draws - chain_designs(designs)
+    wanted = ["random"] * draws + ["edit"] * edits
+    for place, kind in enumerate(wanted):
+        for _ in range(TRIES):
+            one = _random(modules, rng) if kind == "random" else _far(modules, rng, place)
+            if one.id not in found and one.id != DEFAULT_DESIGN.id:
+                found[one.id] = one
+                break
+    order = rng.permutation(len(found))
+    every = list(found.values())
+    return [every[int(place)] for place in order]
+
+
+def chain_designs(designs: int) -> int:
+    """How many of the designs are steps of chains."""
+    return round(CHAIN_SHARE * designs)
+
+
+def _scans(modules: Sequence[str], rng: np.random.Generator) -> Iterator[PlannedDesign]:
+    for module in modules:
+        for source in single_edits(KINDS[module].default_source, module, rng):
+            yield named("scan", {module: source}, parent=DEFAULT_DESIGN.id, steps=1)
+
+
+def _far(modules: Sequence[str], rng: np.random.Generator, place: int) -> PlannedDesign:
+    steps = DISTANCES[place % len(DISTANCES)]
+    sources = edited({}, modules, rng, steps=steps)
+    return named("edit", sources, parent=DEFAULT_DESIGN.id, steps=steps)
+
+
+def _random(modules: Sequence[str], rng: np.random.Generator) -> PlannedDesign:
+    """One to all of the modules from their grammars."""
+    count = int(rng.integers(1, len(modules) + 1))
+    chosen = rng.permutation(len(modules))[:count]
+    sources = {modules[int(i)]: KINDS[modules[int(i)]].random_source(rng) for i in chosen}
+    return named("random", sources, parent=DEFAULT_DESIGN.id)
+
+
+class Chains:
+    """Chains of accepted edits: each goes on from the best design that it has found so far.
+
+    `known` are designs that are no step of a chain, whether they were trained yet or not.
+    """
+
+    def __init__(self, modules: Sequence[str], count: int, *, known: Iterable[str]) -> None:
+        self.modules = modules
+        self.count = count
+        self.designs: dict[str, PlannedDesign] = {}
+        self._known = {DEFAULT_DESIGN.id, *known}
+        self._gains: dict[str, float] = {}
+        self._asked: dict[str, int] = {}
+
+    def book(self, design: PlannedDesign, gain: float) -> None:
+        """A design with what it gained over the default."""
+        if design.kind == "chain" and design.id not in self._known:  # of an earlier call
+            self._asked[design.chain] = self._asked.get(design.chain, 0) + 1
+        self._known.add(design.id)
+        self.designs[design.id] = design
+        self._gains[design.id] = gain
+
+    def step(self, rng: np.random.Generator) -> PlannedDesign | None:
+        """A new design of the chain that was asked least; None where none is found."""
+        self._begin()
+        if not self._asked:
+            return None
+        chain = min(self._asked, key=lambda name: self._asked[name])
+        self._asked[chain] += 1
+        parent = self._best(chain)
+        for _ in range(TRIES):
+            steps = int(rng.choice(len(CHAIN_STEPS), p=CHAIN_STEPS)) + 1
+            sources = edited(parent.sources, self.modules, rng, steps=steps)
+            one = named("chain", sources, parent=parent.id, chain=chain, steps=steps)
+            if one.id not in self._known:
+                self._known.add(one.id)
+                return one
+        return None
+
+    def _begin(self) -> None:
+        """Open chains with the best designs that are in none, until there are enough."""
+        free = [name for name, one in self.designs.items() if one.kind != "chain"]
+        for name in sorted(free, key=lambda name: self._gains[name], reverse=True):
+            if len(self._asked) >= self.count:
+                break
+            self._asked.setdefault(name, 0)
+
+    def _best(self, chain: str) -> PlannedDesign:
+        own = [name for name, one in self.designs.items() if one.chain == chain]
+        return self.designs[max(own, key=lambda name: self._gains[name])]

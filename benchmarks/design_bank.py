@@ -1,0 +1,214 @@
+"""A bank of designs: hundreds of them trained at the search's rung, many also longer, shorter and again.
+
+    OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/design_bank.py --out FILE.jsonl
+        [--resume FILE.jsonl] [--seconds 540] [--designs 640] [--preset quick] [--workers 16]
+
+Designs are edits of the default at distance 1 to 6, random ones, and chains of accepted edits. All
+are trained with seed 0; every third also with seed 1, at the last rung with seed 2, and for a third
+of the work with seed 3, so that no two readings of a design share a seed. Each is scored and held
+against the default of the same seed on the same orders. One line a training is written when it is
+done; `--resume` goes on with what a file lacks and copies the rest to `--out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from se_rl.modules.kinds import KINDS
+from se_rl.records.settings import RunConfig, preset
+from se_rl.scoring.score import ScoreRule, Scores
+from se_rl_benchmarks.bank_lines import (
+    INCOMPARABLE,
+    BankHead,
+    BankLine,
+    PlannedDesign,
+    bank_score,
+    line_text,
+    read_lines,
+    write_lines,
+)
+from se_rl_benchmarks.bank_plan import DEFAULT_DESIGN, Chains, chain_designs, planned
+from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
+
+CHAINS = 16
+"""Chains of accepted edits side by side."""
+EVERY = 3
+"""Of so many designs one is trained in every way."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to train a design: where it is scored, for how much of the work, with which seed."""
+
+    rung: int
+    times: float
+    seed: int
+
+
+SEARCH = Way(1, 1.0, 0)
+OTHERS = (Way(1, 1.0, 1), Way(2, 3.0, 2), Way(1, 1.0 / 3.0, 3))
+"""A second seed, the last rung, and a short screen."""
+
+
+class Bank:
+    """What is trained and what is still to do; `file` gets a line for each training."""
+
+    def __init__(
+        self, workshop: Workshop, lines: Sequence[BankLine], file: TextIO, *, designs: int
+    ) -> None:
+        config = workshop.config
+        self.work = config.work
+        self.rule = ScoreRule.of(config)
+        self.cells = workshop.cells
+        self.steps = chain_designs(designs)
+        self.planned = planned(config.modules, designs, seed=0)
+        self.chains = Chains(config.modules, CHAINS, known=[one.id for one in self.planned])
+        self.designs = {DEFAULT_DESIGN.id: DEFAULT_DESIGN}
+        self.done: dict[tuple[str, int], BankLine] = {}
+        self._file = file
+        self._defaults: dict[int, Scores] = {}
+        self._waiting: list[Outcome] = []
+        for line in lines:
+            self._book(line)
+
+    def jobs(self) -> Iterator[Job]:
+        """What is to be trained, by importance; chains depend on what was kept before."""
+        for way in (SEARCH, *OTHERS):  # in every call: all others are held against its orders
+            yield self._job(DEFAULT_DESIGN, way)
+        for design in self.planned:
+            yield from self._missing(design, SEARCH)
+        chained = [one for one in self.designs.values() if one.kind == "chain"]
+        rng = np.random.default_rng([1, len(chained)])
+        for _ in range(self.steps - len(chained)):
+            step = self.chains.step(rng)
+            if step is not None:
+                chained.append(step)
+                yield from self._missing(step, SEARCH)
+        every = sorted([*self.planned, *chained], key=lambda design: design.id)  # in no order
+        for design in every[::EVERY]:
+            for way in OTHERS:
+                yield from self._missing(design, way)
+
+    def keep(self, outcome: Outcome) -> None:
+        """Write a line, as soon as the default of the same seed is there to be held against."""
+        job = outcome.job
+        if job.design == DEFAULT_DESIGN.id:
+            if outcome.reason:
+                sys.exit(f"the default gave no score ({outcome.reason}); run se-rl doctor")
+            self._defaults[job.seed] = outcome.scores
+        self._waiting.append(outcome)
+        ready = [one for one in self._waiting if one.job.seed in self._defaults]
+        self._waiting = [one for one in self._waiting if one.job.seed not in self._defaults]
+        for one in ready:
+            line = self._line(one)
+            if (line.design.id, line.seed) not in self.done:
+                self._book(line)
+                self._file.write(line_text(line))
+                self._file.flush()
+
+    def _line(self, outcome: Outcome) -> BankLine:
+        job = outcome.job
+        score, reason = None, outcome.reason
+        if not reason:
+            default = self._defaults[job.seed]
+            score = bank_score(outcome.scores, default, self.rule, cells=self.cells)
+            reason = "" if score else INCOMPARABLE
+        design = self.designs[job.design]
+        seconds = round(outcome.seconds, 3)
+        return BankLine(design, job.rung, job.work, job.seed, seconds, score, reason)
+
+    def _book(self, line: BankLine) -> None:
+        self.designs[line.design.id] = line.design
+        self.done[line.design.id, line.seed] = line
+        if line.score and line.seed == SEARCH.seed and line.design.kind != "default":
+            self.chains.book(line.design, line.score.gain)
+
+    def _missing(self, design: PlannedDesign, way: Way) -> Iterator[Job]:
+        self.designs[design.id] = design
+        if (design.id, way.seed) not in self.done:
+            yield self._job(design, way)
+
+    def _job(self, design: PlannedDesign, way: Way) -> Job:
+        return Job(design.id, way.times * self.work, way.seed, design.sources, rung=way.rung)
+
+
+def head_of(config: RunConfig, name: str) -> BankHead:
+    """What all trainings of a bank share."""
+    default = {module: KINDS[module].default_source for module in config.modules}
+    return BankHead(name, config.data, config.scenario, config.work, config.modules, default)
+
+
+def earlier(options: argparse.Namespace, head: BankHead) -> list[BankLine]:
+    """The trainings of the bank to go on with; none for a new one."""
+    if options.resume is None:
+        if options.out.exists():
+            sys.exit(f"{options.out} exists; go on with --resume {options.out}, or choose another")
+        return []
+    stored, lines = read_lines(options.resume)
+    if stored != head:
+        sys.exit(
+            f"{options.resume} was made with {stored.preset} on {stored.data} ({stored.scenario}, "
+            f"work {stored.work:g}), or by another default; begin a new bank without --resume"
+        )
+    return lines
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=Path("out/bank.jsonl"))
+    parser.add_argument("--resume", type=Path, help="a bank to go on with")
+    parser.add_argument("--seconds", type=float, default=540.0, help="stop after so many, in all")
+    parser.add_argument("--designs", type=int, default=640)
+    parser.add_argument("--preset", default="quick")
+    parser.add_argument("--data", default="nasdaq100")
+    parser.add_argument("--scenario", choices=("single", "multi"), default="single")
+    parser.add_argument("--work", type=float, help="of a search training, instead of the preset's")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train what fits into the time."""
+    options = parsed(arguments)
+    until = time.monotonic() + options.seconds
+    config = preset(options.preset, data=options.data, scenario=options.scenario)
+    if options.work is not None:
+        config = replace(config, work=options.work)
+    head = head_of(config, options.preset)
+    lines = earlier(options, head)
+    write_lines(options.out, head, lines)
+    workshop = Workshop(config)
+    with options.out.open("a") as file:
+        bank = Bank(workshop, lines, file, designs=options.designs)
+        left = until - time.monotonic()
+        run_jobs(workshop, bank.jobs(), bank.keep, seconds=left, workers=options.workers)
+        print(told(bank))
+    return 0
+
+
+def told(bank: Bank) -> str:
+    """How much of the bank is done."""
+    counts = []
+    for way in (SEARCH, *OTHERS):
+        done = [line for line in bank.done.values() if line.seed == way.seed]
+        failed = sum(line.score is None for line in done)
+        seconds = sum(line.seconds for line in done) / max(1, len(done))
+        counts.append(
+            f"rung {way.rung}, {way.times * bank.work:.3g} units, seed {way.seed}: "
+            f"{len(done)} designs, {failed} failed, {seconds:.1f} s each"
+        )
+    return "\n".join(counts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

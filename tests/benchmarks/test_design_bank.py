@@ -1,0 +1,198 @@
+"""The design bank: what it holds, in which order it is trained, and that it can be gone on with."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from se_rl.modules.derivation import derivation
+from se_rl.records.settings import SINGLE, preset
+from se_rl.scoring.score import ScoreRule
+from se_rl_benchmarks import design_bank
+from se_rl_benchmarks.bank_lines import (
+    BankLine,
+    bank_score,
+    line_text,
+    read_lines,
+    write_lines,
+)
+from se_rl_benchmarks.bank_plan import DEFAULT_DESIGN, Chains, named, planned
+from se_rl_benchmarks.design_bank import OTHERS, SEARCH, Bank, head_of
+from se_rl_benchmarks.many_trainings import Job, Outcome, run_jobs
+
+CONFIG = preset("tiny")
+DESIGNS = 20
+
+
+class PretendedWorkshop:
+    """Scores that follow from the design's name and the seed; nothing is trained."""
+
+    config = CONFIG
+    cells = ("one", "two")
+
+    def prepare(self) -> None:
+        """Nothing to prepare."""
+
+    def outcome(self, job: Job) -> Outcome:
+        """The pretended training."""
+        if "broken" in job.sources:
+            raise ValueError("a design that raises")
+        rng = np.random.default_rng([int(job.design, 16) % 2**32, job.seed])
+        scores = {
+            "static": rng.normal(size=12),
+            "static_total": rng.normal(size=12),
+            "static_day": np.repeat(np.arange(4.0), 3),
+            "dynamic": rng.normal(size=8),
+            "dynamic_cell": np.tile([0.0, 1.0], 4),
+        }
+        return Outcome(job, scores, 1.0, ())
+
+
+WORKSHOP: Any = PretendedWorkshop()
+
+
+def filled(lines: list[BankLine], most: int | None = None) -> tuple[Bank, list[Job], str]:
+    """A bank after its jobs, or the first of them; the jobs, and what was written."""
+    file = io.StringIO()
+    bank = Bank(WORKSHOP, lines, file, designs=DESIGNS)
+    done = []
+    for job in bank.jobs():
+        if len(done) == most:
+            break
+        done.append(job)
+        bank.keep(WORKSHOP.outcome(job))
+    return bank, done, file.getvalue()
+
+
+def test_designs_are_new_and_of_the_grammar() -> None:
+    made = planned(SINGLE, 60, seed=0)
+    assert len({one.id for one in made} | {DEFAULT_DESIGN.id}) == len(made) + 1
+    assert {one.kind for one in made} == {"scan", "edit", "random"}
+    assert {one.steps for one in made if one.kind == "edit"} == {2, 3, 4, 5, 6}
+    for one in made:
+        for module, source in one.sources.items():
+            assert derivation(source, module) is not None
+    assert [one.id for one in planned(SINGLE, 60, seed=0)] == [one.id for one in made]
+
+
+def test_chains_go_on_from_their_best() -> None:
+    rng = np.random.default_rng(0)
+    first = planned(SINGLE, 20, seed=0)
+    chains = Chains(SINGLE, 2, known=[one.id for one in first])
+    for place, one in enumerate(first):
+        chains.book(one, float(place))
+    best, second = first[-1].id, first[-2].id
+    steps = [chains.step(rng) for _ in range(2)]
+    assert [one.parent for one in steps if one] == [best, second]
+    better = steps[0]
+    assert better is not None and better.chain == best
+    chains.book(better, 100.0)
+    third = chains.step(rng)
+    assert third is not None and (third.parent, third.chain) == (better.id, best)
+    assert third.id not in {better.id, *(one.id for one in first)}
+
+
+def test_a_design_gains_nothing_over_itself_and_its_parts_add_up() -> None:
+    rule = ScoreRule.of(CONFIG)
+    scores = WORKSHOP.outcome(Job("1", 1.0, 0)).scores
+    found = bank_score(scores, scores, rule, cells=WORKSHOP.cells)
+    assert found is not None
+    assert (found.gain, found.gain_se) == (0.0, 0.0)
+    assert found.score == pytest.approx(0.5 * found.history + 0.5 * found.simulated)
+    by_day = scores["static"].reshape(4, 3).mean(axis=1)
+    whole = scores["static_total"].reshape(4, 3).mean(axis=1)
+    assert found.risk == pytest.approx(-CONFIG.risk / 2.0 * whole.var(ddof=1))
+    assert found.history == pytest.approx(by_day.mean() + found.risk)
+
+
+def test_void_orders_leave_no_score() -> None:
+    scores = WORKSHOP.outcome(Job("1", 1.0, 0)).scores
+    void = scores | {"dynamic": np.full(8, np.nan)}
+    assert bank_score(void, scores, ScoreRule.of(CONFIG), cells=WORKSHOP.cells) is None
+
+
+def test_all_are_trained_once_and_a_third_in_every_way() -> None:
+    bank, jobs, written = filled([])
+    searched = [job for job in jobs if job.seed == SEARCH.seed]
+    assert len(searched) == len({job.design for job in searched}) == DESIGNS + 1
+    again = {way.seed: {job.design for job in jobs if job.seed == way.seed} for way in OTHERS}
+    first, *others = again.values()
+    assert len(first) == 1 + -(-DESIGNS // 3) and all(other == first for other in others)
+    last = next(job for job in jobs if job.seed == OTHERS[1].seed)
+    assert (last.rung, last.work) == (2, CONFIG.rungs.last.work)
+    assert len(written.splitlines()) == len(jobs) == len(bank.done)
+    assert sum(line.design.kind == "chain" for line in bank.done.values()) >= 6
+
+
+def test_a_bank_goes_on_where_it_was_cut(tmp_path: Path) -> None:
+    half, jobs, written = filled([], most=15)
+    place = tmp_path / "bank.jsonl"
+    write_lines(place, head_of(CONFIG, "tiny"), [])
+    with place.open("a") as file:
+        file.write(written + '{"design": {"id": "cut o')
+    head, lines = read_lines(place)
+    assert head == head_of(CONFIG, "tiny")
+    assert lines == list(half.done.values())
+    bank, more, _ = filled(lines)
+    default = [job for job in more if job.design == DEFAULT_DESIGN.id]
+    assert len(default) == 4  # its orders are not stored
+    keys = [(job.design, job.seed) for job in [*jobs, *more] if job not in default]
+    assert len(keys) == len(set(keys))
+    assert len(bank.done) == len(filled([])[0].done)
+
+
+def test_readings_wait_for_the_default_of_their_seed() -> None:
+    file = io.StringIO()
+    bank = Bank(WORKSHOP, [], file, designs=DESIGNS)
+    jobs = bank.jobs()
+    default = next(jobs)
+    other = next(job for job in jobs if job.design != default.design)
+    bank.keep(WORKSHOP.outcome(other))
+    assert file.getvalue() == ""
+    bank.keep(WORKSHOP.outcome(default))
+    assert len(file.getvalue().splitlines()) == 2
+
+
+def test_a_bank_of_other_settings_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "bank.jsonl"
+    write_lines(place, head_of(replace(CONFIG, work=1.0), "tiny"), [])
+    with pytest.raises(SystemExit, match="begin a new bank"):
+        design_bank.main(["--preset", "tiny", "--resume", str(place), "--out", str(place)])
+    with pytest.raises(SystemExit, match="exists"):
+        design_bank.main(["--preset", "tiny", "--out", str(place)])
+    empty = tmp_path / "empty.jsonl"
+    empty.touch()
+    with pytest.raises(ValueError, match="no lines"):
+        read_lines(empty)
+
+
+def test_a_failed_training_is_kept_without_a_score(tmp_path: Path) -> None:
+    design = named("scan", {}, parent=DEFAULT_DESIGN.id)
+    line = BankLine(design, 1, 0.1, 0, 1.0, reason="it diverged")
+    place = tmp_path / "bank.jsonl"
+    write_lines(place, head_of(CONFIG, "tiny"), [line])
+    assert read_lines(place)[1] == [line]
+    assert "NaN" not in line_text(line)
+
+
+def test_jobs_are_asked_for_when_a_process_is_free() -> None:
+    kept: list[Outcome] = []
+    seen = []
+
+    def jobs() -> Iterator[Job]:
+        for number in range(5):
+            seen.append(len(kept))
+            yield Job(str(number), 1.0, 0, {"broken": ""} if number == 3 else {})
+
+    count = run_jobs(cast(Any, WORKSHOP), jobs(), kept.append, seconds=60.0, workers=1)
+    assert count == 5 and seen == [0, 1, 2, 3, 4]
+    assert kept[3].reason == "ValueError: a design that raises"
+    assert not any(one.reason for one in kept if one.job.design != "3")
+    assert run_jobs(SimpleNamespace(prepare=lambda: None), jobs(), kept.append, seconds=0.0) == 0  # type: ignore[arg-type]
