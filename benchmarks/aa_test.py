@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,6 +89,8 @@ def fill_bank(
 
     def keep(outcome: Outcome) -> None:
         seed = outcome.job.seed
+        if outcome.reason:
+            sys.exit(f"training {seed} gave no score ({outcome.reason}); run se-rl doctor")
         np.savez(_place(bank, seed), **outcome.scores)  # type: ignore[arg-type]
         print(f"training {seed} is scored", flush=True)
 
