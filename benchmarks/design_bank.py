@@ -4,10 +4,11 @@
         [--resume FILE.jsonl] [--seconds 540] [--designs 640] [--preset quick] [--workers 16]
 
 Designs are edits of the default at distance 1 to 6, random ones, and chains of accepted edits. All
-are trained with seed 0; every third also with seed 1, at the last rung with seed 2, and for a third
-of the work with seed 3, so that no two readings of a design share a seed. Each is scored and held
-against the default of the same seed on the same orders. One line a training is written when it is
-done; `--resume` goes on with what a file lacks and copies the rest to `--out`.
+are trained with seed 0, single edits also at the last rung with seed 2; every third in all ways:
+with seed 1, at the last rung with seed 2, and for a third of the work with seed 3, so that no two
+readings of a design share a seed. Each is scored and held against the default of the same seed on
+the same orders. One line a training is written when it is done; `--resume` goes on with what a file
+lacks and copies the rest to `--out`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ class Way:
 
 
 SEARCH = Way(1, 1.0, 0)
-OTHERS = (Way(1, 1.0, 1), Way(2, 3.0, 2), Way(1, 1.0 / 3.0, 3))
+LAST = Way(2, 3.0, 2)
+OTHERS = (Way(1, 1.0, 1), LAST, Way(1, 1.0 / 3.0, 3))
 """A second seed, the last rung, and a short screen."""
 
 
@@ -84,6 +86,10 @@ class Bank:
         """What is to be trained, by importance; chains depend on what was kept before."""
         for way in (SEARCH, *OTHERS):  # in every call: all others are held against its orders
             yield self._job(DEFAULT_DESIGN, way)
+        single = [design for design in self.planned if design.kind == "scan"]
+        for way in (SEARCH, LAST):  # what one choice does after a long training is worth most
+            for design in single:
+                yield from self._missing(design, way)
         for design in self.planned:
             yield from self._missing(design, SEARCH)
         chained = [one for one in self.designs.values() if one.kind == "chain"]
