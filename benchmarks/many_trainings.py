@@ -20,12 +20,11 @@ import numpy as np
 import torch
 
 from se_rl.baselines.passive_grid import best_constant
+from se_rl.core.final_tables import TEST_ORDERS
 from se_rl.core.preparation import GRID_EPISODES, RunData, load_run_data
 from se_rl.data.catalog import load_dataset
 from se_rl.data.features import observation_table
 from se_rl.environments.dynamic_world import EpisodeBank
-from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.worlds import Episodes
 from se_rl.executors.training_settings import train_config, training_worlds_of
 from se_rl.modules.errors import one_line
 from se_rl.modules.loading import load_design
@@ -33,10 +32,9 @@ from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import Trained, train
 from se_rl.rl.training_worlds import dynamic_worlds, make_worlds
-from se_rl.scoring.play import Open, play
+from se_rl.scoring.history_orders import HistoryOrders
+from se_rl.scoring.play import Open
 from se_rl.scoring.score import Scores
-from se_rl.scoring.static_panel import joined_scores, sampled_panels
-from se_rl.scoring.validation import HISTORY_ORDERS
 from se_rl.seal import PUBLIC, Seal, sealed_seed
 
 
@@ -154,29 +152,19 @@ class SealedDays:
 
     def __init__(self, data: RunData, seal: str) -> None:
         config = data.config
-        dataset = load_dataset(config.data, seal=seal)
-        world = StaticWorld(
+        dataset = load_dataset(config.data, seal=seal, scored_days=config.scored_days)
+        self._history = HistoryOrders.on(
+            config,
             dataset.data,
-            horizon=config.horizons[0],
             dates=dataset.dates("test"),
             scales=data.scales,
-            sizes=config.sizes,
-        )
-        self._panels = sampled_panels(
-            world,
-            config.horizons,
-            dates=dataset.dates("test"),
-            day_orders=config.day_orders,
-            seed=sealed_seed(seal, HISTORY_ORDERS),
+            seed=sealed_seed(seal, TEST_ORDERS),
         )
         self._markets = data.validation.test_markets()
 
     def scores(self, policy: Open) -> Scores:
         """All scores of one policy, by pair of orders."""
-        parts = []
-        for panel in self._panels:
-            parts.append(panel.scores(play(panel.world, Episodes(panel.orders), policy)))
-        return joined_scores(parts) | self._markets.scores(policy)
+        return self._history.scores(policy) | self._markets.scores(policy)
 
 
 def run_jobs(

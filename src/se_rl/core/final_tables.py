@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from se_rl.baselines import schedules
 from se_rl.baselines.learned import LearnedBaseline
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import BaselineTask, Fitted, run_baselines
@@ -17,20 +16,23 @@ from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.records.plain import from_plain, to_plain
-from se_rl.records.results import OURS, TWAP, CheckRow, MethodRow, SimulatedRow
+from se_rl.records.results import OURS, CheckRow, MethodRow, SimulatedRow
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl.scoring.final_test import over
+from se_rl.scoring.history_orders import HistoryOrders
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.score import Array, ScoreRule, Scores, contributions
 from se_rl.scoring.score_summary import gain_of
 from se_rl.scoring.simulated_orders import SimulatedOrders
 from se_rl.scoring.static_panel import joined_scores
-from se_rl.seal import Seal
+from se_rl.seal import Seal, sealed_seed
 
 Policies = Mapping[str, Sequence[Open]]
 """For each method the policies of its training seeds."""
+TEST_ORDERS = "orders on the test days"
+"""What a seed is drawn from a run's seal for."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,15 @@ class SimulatedTables:
 class LearnedMethods:
     """Executes the test orders with our policies, and keeps what each training seed earned per
     order.
+
+    The rows of the table come from all windows of the first horizon, as the classical strategies
+    play them; the score comes from orders of every horizon and size, drawn by the seal.
     """
 
-    def __init__(self, policies: Policies, *, agents: int) -> None:
+    def __init__(self, config: RunConfig, policies: Policies, *, seal: str) -> None:
+        self.config = config
         self.policies = policies
-        self.agents = agents
+        self.seal = seal
         self.pa: dict[str, list[Array]] = {}
         self.specific_pa: dict[str, list[Array]] = {}
         self.scores: dict[str, tuple[Scores, ...]] = {}
@@ -80,14 +86,21 @@ class LearnedMethods:
         scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
         world = StaticWorld(task.data, horizon=task.orders.horizon, scales=scales, costs=task.costs)
         orders = Episodes(task.orders)
-        twap = task.score(TWAP, schedules.twap(task.orders))
+        drawn = HistoryOrders.on(
+            self.config,
+            task.data,
+            dates=dataset.dates("test"),
+            scales=scales,
+            seed=sealed_seed(self.seal, TEST_ORDERS),
+        )
+        agents = self.config.book_agents
         learned = []
         for name, seeds in self.policies.items():
-            runs = tuple(play(world, orders, seed, agents=self.agents) for seed in seeds)
+            runs = tuple(play(world, orders, seed, agents=agents) for seed in seeds)
             scores = [Score(name, task.panel, run.record) for run in runs]
             self.pa[name] = [score.pa() for score in scores]
             self.specific_pa[name] = [score.specific_pa() for score in scores]
-            self.scores[name] = tuple(score.over(twap) for score in scores)
+            self.scores[name] = tuple(drawn.scores(seed) for seed in seeds)
             learned.append(LearnedBaseline(name, (), runs))
         return learned
 
@@ -97,7 +110,6 @@ def history_table(
     policies: Policies,
     *,
     seal: Seal,
-    agents: int = 1,
     benchmark: Literal["vwap", "twap"] = "vwap",
     say: Callable[[str], None],
 ) -> TestTable:
@@ -119,7 +131,7 @@ def history_table(
         max_participation=config.max_participation,
         fill_model=config.fill_model,
     )
-    learned = LearnedMethods(policies, agents=agents)
+    learned = LearnedMethods(config, policies, seal=seal.text)
     found = run_baselines(table, others=learned, per_order=True, say=say)
     by_order = found["per_order"]
     ours, dates = learned.pa[OURS], by_order["date"]

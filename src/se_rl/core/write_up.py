@@ -67,7 +67,6 @@ def write_up(
                 run.config,
                 policies,
                 seal=run.seal,
-                agents=pool.validation.agents,
                 benchmark=run.benchmark,
                 say=run.say,
             )

@@ -23,10 +23,10 @@ from se_rl.environments.worlds import Episodes
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
+from se_rl.scoring.history_orders import HistoryOrders
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.score import Array
 from se_rl.scoring.simulated_orders import SimulatedOrders
-from se_rl.scoring.static_panel import StaticPanel, joined_scores, sampled_panels
 from se_rl.seal import seal_digest, sealed_seed
 
 SEARCH_MARKETS = "simulated markets of the search"
@@ -61,7 +61,7 @@ class Validation:
         self.data = data
         self.scales = scales
         self.dates = dates
-        self._panels: dict[bool, tuple[StaticPanel, ...]] = {}  # by whether a rung is fresh
+        self._history: dict[bool, HistoryOrders] = {}  # by whether a rung is fresh
         self._simulated: dict[tuple[bool, int], SimulatedOrders] = {}
         if not config.weights["static"]:
             return
@@ -78,12 +78,8 @@ class Validation:
             costs=Costs.of(config),
         )
         for fresh, block in zip((False, True), day_blocks(dates), strict=True):
-            self._panels[fresh] = sampled_panels(
-                world,
-                config.horizons,
-                dates=block,
-                day_orders=config.day_orders,
-                seed=sealed_seed(seal, HISTORY_ORDERS),
+            self._history[fresh] = HistoryOrders(
+                config, world, dates=block, seed=sealed_seed(seal, HISTORY_ORDERS)
             )
 
     @property
@@ -108,28 +104,19 @@ class Validation:
     def cells(self) -> dict[str, tuple[str, ...]]:
         """The names of the cells that orders of each world belong to, by their codes."""
         cells = {}
-        if self._panels:
-            cells["static"] = tuple(f"{horizon} bars" for horizon in self.config.horizons)
+        if self._history:
+            cells["static"] = self._history[False].cells
         if self.config.weights["dynamic"]:
             cells["dynamic"] = self._episodes(self.config.rungs.screen).cells
         return cells
 
     def regimes(self, rung: Rung) -> dict[str, npt.NDArray[np.bool_]]:
         """Which pairs of orders belong to which regime."""
-        if not self._panels:
-            return {}
-        found = [panel.regimes() for panel in self._panels[rung.fresh]]
-        return {name: np.concatenate([one[name] for one in found]) for name in found[0]}
+        return self._history[rung.fresh].regimes() if self._history else {}
 
     def score(self, rung: Rung, open_policy: Open) -> dict[str, Array]:
         """All scores of one policy at one rung, by pair of orders, with their days and cells."""
-        parts: list[dict[str, Array]] = []
-        for panel in self._panels.get(rung.fresh, ()):
-            run = play(panel.world, Episodes(panel.orders), open_policy, agents=self.agents)
-            cell = self.config.horizons.index(panel.world.horizon)
-            found = panel.scores(run)
-            parts.append(found | {"static_cell": np.full(len(found["static"]), float(cell))})
-        scores = joined_scores(parts)
+        scores = self._history[rung.fresh].scores(open_policy) if self._history else {}
         if self.config.weights["dynamic"]:
             scores |= self._episodes(rung).scores(open_policy)
         return scores
@@ -139,12 +126,12 @@ class Validation:
 
         It is the first order that the search scores on.
         """
-        if not self._panels:
+        if not self._history:
             world, episodes = self._episodes(self.config.rungs.screen).worlds[0]
             fills = play(world, episodes, open_policy).record.fills[0]  # [step]
             steps = np.arange(1, world.horizon + 1)
             return {"world": "dynamic", **_path(steps, np.full(len(steps), np.nan), fills)}
-        panel = self._panels[False][0]
+        panel = self._history[False].panels[0]
         run = play(panel.world, Episodes(panel.orders), open_policy, agents=self.agents)
         minutes = panel.orders.start[0] + np.arange(panel.orders.horizon)
         path = _path(minutes, panel.panel.price[0], run.record.forced_fills[0])
@@ -159,7 +146,7 @@ class Validation:
     def fraud_trials(self) -> FraudTrials:
         """The plays of the fraud check, on the days and simulated orders of the last rung."""
         history = None
-        if self._panels:
+        if self._history:
             history = HistoryTrial(
                 self.data,
                 day_blocks(self.dates)[1],
