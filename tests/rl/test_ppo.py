@@ -108,7 +108,7 @@ def test_the_gradient_by_hand_equals_autograd(
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
-def test_only_the_default_network_is_fused() -> None:
+def test_the_default_network_is_fused_and_no_other_form_of_it() -> None:
     class Bolder(Network):
         exploration = 1.0
 

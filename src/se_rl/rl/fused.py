@@ -1,28 +1,38 @@
-"""Passes through a policy: the default network by hand, every other one by autograd.
+"""Passes through a policy: chains of layers by hand, every other network by autograd.
 
-Two tanh layers with shared heads are three matrix products forward and five backward; done in
-buffers that are reused, nothing large is allocated per step.
+Two layers with shared heads are three matrix products forward and five backward; done in buffers
+that are reused, nothing large is allocated per step.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from se_rl.modules import defaults
+from se_rl.rl.layer_chain import ChainLayer, chain_of
 from se_rl.rl.policy import Policy
 
 if TYPE_CHECKING:
     from se_rl.rl.batch import Batch
 
-WIDTH = 64
-"""Units of the default network's layers."""
-tanh_backward: Any = torch.ops.aten.tanh_backward.grad_input
+aten: Any = torch.ops.aten
 
-Layer = tuple[Tensor, Tensor]
-"""Weight and bias."""
+
+class _Activation(NamedTuple):
+    """An activation whose slope needs what went in, not what came out."""
+
+    forward: Any
+    backward: Any
+
+
+FROM_INPUT = {
+    "silu": _Activation(aten.silu.out, aten.silu_backward.grad_input),
+    "gelu": _Activation(aten.gelu.out, aten.gelu_backward.grad_input),
+}
 
 
 class Passes(Protocol):
@@ -78,26 +88,21 @@ class AutogradPolicy:
 
 
 class FusedPolicy:
-    """The default policy without autograd."""
+    """A policy on a chain of layers without autograd."""
 
     @classmethod
     def of(cls, policy: Policy) -> FusedPolicy | None:
-        """For policies on the default network without memory and messages; None for all others."""
-        # a subclass that only sets learning constants computes the same
-        kind, default = type(policy.network), defaults.Network
-        same = kind.__init__ is default.__init__ and kind.forward is default.forward
-        plain = type(policy) is Policy and same and policy.history == 1 and not policy.message_size
-        return cls(policy) if plain else None
+        """For policies without memory and messages on a chain of layers; None for all others."""
+        plain = type(policy) is Policy and policy.history == 1 and not policy.message_size
+        layers = chain_of(policy.network, policy.observation_size) if plain else None
+        return cls(policy, layers) if layers else None
 
-    def __init__(self, policy: Policy) -> None:
-        network = policy.network
-        assert isinstance(network, defaults.Network)
+    def __init__(self, policy: Policy, layers: Sequence[ChainLayer]) -> None:
         self._policy = policy
-        self._first: Layer = (network.first.weight, network.first.bias)
-        self._second: Layer = (network.second.weight, network.second.bias)
+        self._layers = layers
         self._device = policy.log_std.device
         self._minus_one = torch.full((), -1.0, device=self._device)
-        self._buffers: dict[tuple[str, int, int], Tensor] = {}
+        self._buffers: dict[tuple[str, int, int, int], Tensor] = {}
         self._rows: Tensor | None = None
         self._place = 0
 
@@ -106,54 +111,79 @@ class FusedPolicy:
         """Mean outputs and value [actions + 1, n], in a buffer that the next pass reuses."""
         self._rows = batch.observations.index_select(0, samples)
         self._place = batch.place
-        out = self._buffer("out", self._policy.actions + 1, len(samples))
+        out = self._buffer("out", 0, self._policy.actions + 1, len(samples))
         self.answer(self._rows, batch.place, out)
         return out
 
     @torch.no_grad()
     def answer(self, rows: Tensor, place: int, out: Tensor) -> None:
         """Observations [n, size] -> `out` [actions + 1, n]: mean outputs, then the value."""
-        one = self._buffer("one", len(rows), WIDTH)
-        two = self._buffer("two", len(rows), WIDTH)
-        self._layer(self._first, rows, one)
-        self._layer(self._second, one, two)
+        given = rows
+        for place_in_chain in range(len(self._layers)):
+            given = self._through(place_in_chain, given)
         heads, part = self._policy.heads, self._policy.head_rows(place)
-        torch.addmm(heads.bias[part, None], heads.weight[part], two.t(), out=out)
+        torch.addmm(heads.bias[part, None], heads.weight[part], given.t(), out=out)
 
     @torch.no_grad()
     def backward(self, to_out: Tensor) -> None:
-        """The chain rule back through the heads and both layers."""
+        """The chain rule back through the heads and all layers."""
         assert self._rows is not None  # forward() came first
-        rows, n = self._rows, len(self._rows)
-        one = self._buffer("one", n, WIDTH)
-        two = self._buffer("two", n, WIDTH)
-        back = self._buffer("back", n, WIDTH)
-        slope = self._buffer("slope", n, WIDTH)
+        n = len(self._rows)
+        given = [self._rows]
+        for number, layer in enumerate(self._layers):
+            given.append(self._buffer("given", number, n, layer.width))
         # dL/dW = dL/dout x, dL/db = sum of dL/dout, dL/dx = W' dL/dout
         heads, part = self._policy.heads, self._policy.head_rows(self._place)
-        gradient_of(heads.weight)[part].addmm_(to_out, two)
+        gradient_of(heads.weight)[part].addmm_(to_out, given[-1])
         gradient_of(heads.bias)[part].add_(to_out.sum(1))
+        last = len(self._layers) - 1
+        back = self._buffer("back", last, n, self._layers[last].width)
         torch.mm(to_out.t(), heads.weight[part], out=back)
-        # through tanh: dL/dz = (1 - tanh(z)^2) dL/dtanh(z)
-        tanh_backward(back, two, grad_input=slope)
-        weight, bias = self._second
-        gradient_of(weight).addmm_(slope.t(), one)
-        gradient_of(bias).add_(slope.sum(0))
-        torch.mm(slope, weight, out=back)
-        tanh_backward(back, one, grad_input=slope)
-        weight, bias = self._first
-        gradient_of(weight).addmm_(slope.t(), rows)
-        gradient_of(bias).add_(slope.sum(0))
+        for number in range(last, -1, -1):
+            layer = self._layers[number]
+            slope = self._slope(number, back, given[number + 1])
+            gradient_of(layer.weight).addmm_(slope.t(), given[number])
+            gradient_of(layer.bias).add_(slope.sum(0))
+            if number:
+                back = self._buffer("back", number - 1, n, self._layers[number - 1].width)
+                torch.mm(slope, layer.weight, out=back)
 
-    def _layer(self, layer: Layer, rows: Tensor, out: Tensor) -> None:
-        """out = tanh(W x + b)."""
-        weight, bias = layer
-        # tanh(z) = 2 / (1 + exp(-2 z)) - 1, the matrix product taking the inner factor 2 along
-        torch.addmm(bias, rows, weight.t(), beta=2.0, alpha=2.0, out=out).sigmoid_()
-        torch.add(self._minus_one, out, alpha=2.0, out=out)
+    def _through(self, number: int, rows: Tensor) -> Tensor:
+        """What a layer of the chain gives."""
+        layer = self._layers[number]
+        out = self._buffer("given", number, len(rows), layer.width)
+        if layer.activation == "tanh":
+            # tanh(z) = 2 / (1 + exp(-2 z)) - 1, the matrix product taking the inner factor 2 along
+            torch.addmm(layer.bias, rows, layer.weight.t(), beta=2.0, alpha=2.0, out=out).sigmoid_()
+            return torch.add(self._minus_one, out, alpha=2.0, out=out)
+        if layer.activation in FROM_INPUT:
+            before = self._buffer("before", number, len(rows), layer.width)
+            torch.addmm(layer.bias, rows, layer.weight.t(), out=before)
+            return FROM_INPUT[layer.activation].forward(before, out=out)
+        torch.addmm(layer.bias, rows, layer.weight.t(), out=out)
+        if layer.activation == "relu":
+            return out.relu_()
+        return functional.elu_(out) if layer.activation == "elu" else out
 
-    def _buffer(self, name: str, rows: int, columns: int) -> Tensor:
-        key = (name, rows, columns)
+    def _slope(self, number: int, back: Tensor, given: Tensor) -> Tensor:
+        """dL/dz of a layer, where z is what its activation takes."""
+        activation = self._layers[number].activation
+        if not activation:
+            return back
+        slope = self._buffer("slope", number, *back.shape)
+        if activation == "tanh":  # dL/dz = (1 - tanh(z)^2) dL/dtanh(z)
+            aten.tanh_backward.grad_input(back, given, grad_input=slope)
+        elif activation == "relu":
+            aten.threshold_backward.grad_input(back, given, 0, grad_input=slope)
+        elif activation == "elu":
+            aten.elu_backward.grad_input(back, 1, 1, 1, True, given, grad_input=slope)
+        else:
+            before = self._buffer("before", number, *back.shape)
+            FROM_INPUT[activation].backward(back, before, grad_input=slope)
+        return slope
+
+    def _buffer(self, name: str, number: int, rows: int, columns: int) -> Tensor:
+        key = (name, number, rows, columns)
         if key not in self._buffers:
             self._buffers[key] = torch.empty((rows, columns), device=self._device)
         return self._buffers[key]
