@@ -24,7 +24,7 @@ from se_rl_benchmarks.bank_lines import (
     write_lines,
 )
 from se_rl_benchmarks.bank_plan import DEFAULT_DESIGN, Chains, named, planned
-from se_rl_benchmarks.design_bank import OTHERS, SEARCH, Bank, head_of
+from se_rl_benchmarks.design_bank import LAST, LAST_AGAIN, OTHERS, SEARCH, Bank, head_of
 from se_rl_benchmarks.many_trainings import Job, Outcome, run_jobs
 
 CONFIG = preset("tiny")
@@ -122,10 +122,15 @@ def test_all_are_trained_once_and_a_third_in_every_way() -> None:
     bank, jobs, written = filled([])
     searched = [job for job in jobs if job.seed == SEARCH.seed]
     assert len(searched) == len({job.design for job in searched}) == DESIGNS + 1
-    again = {way.seed: {job.design for job in jobs if job.seed == way.seed} for way in OTHERS}
-    first, *others = again.values()
-    assert len(first) == 1 + -(-DESIGNS // 3) and all(other == first for other in others)
-    last = next(job for job in jobs if job.seed == OTHERS[1].seed)
+    again = {}
+    for way in (*OTHERS, LAST_AGAIN):
+        again[way.seed] = {job.design for job in jobs if job.seed == way.seed}
+    single = {one.id for one in bank.planned if one.kind == "scan"}
+    second, short = again[OTHERS[0].seed], again[OTHERS[2].seed]
+    assert second == short and len(second) == 1 + -(-DESIGNS // 3)
+    assert again[LAST.seed] == second | single
+    assert again[LAST_AGAIN.seed] == {DEFAULT_DESIGN.id} | single
+    last = next(job for job in jobs if job.seed == LAST.seed)
     assert (last.rung, last.work) == (2, CONFIG.rungs.last.work)
     assert len(written.splitlines()) == len(jobs) == len(bank.done)
     assert sum(line.design.kind == "chain" for line in bank.done.values()) >= 6
@@ -142,7 +147,7 @@ def test_a_bank_goes_on_where_it_was_cut(tmp_path: Path) -> None:
     assert lines == list(half.done.values())
     bank, more, _ = filled(lines)
     default = [job for job in more if job.design == DEFAULT_DESIGN.id]
-    assert len(default) == 4  # its orders are not stored
+    assert len(default) == 5  # its orders are not stored
     keys = [(job.design, job.seed) for job in [*jobs, *more] if job not in default]
     assert len(keys) == len(set(keys))
     assert len(bank.done) == len(filled([])[0].done)
@@ -153,7 +158,7 @@ def test_readings_wait_for_the_default_of_their_seed() -> None:
     bank = Bank(WORKSHOP, [], file, designs=DESIGNS)
     jobs = bank.jobs()
     default = next(jobs)
-    other = next(job for job in jobs if job.design != default.design)
+    other = next(job for job in jobs if job.design != default.design and job.seed == default.seed)
     bank.keep(WORKSHOP.outcome(other))
     assert file.getvalue() == ""
     bank.keep(WORKSHOP.outcome(default))
