@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.records.plain import to_plain
-from se_rl.records.results import OURS, STRONG
+from se_rl.records.results import ACCEPTED, OURS
 from se_rl.scoring.comparison import compare
 from se_rl_benchmarks import markdown_tables
 from se_rl_benchmarks.evolution_designs import designers_table, finalists_table
@@ -53,7 +53,7 @@ def section(places: Sequence[Path]) -> None:
     found = to_plain(compare(places))
     results = [read_results(place) for place in places]
     introduction(found, results[0])
-    arms(found)
+    groups(found)
     tests(found)
     runs(found, results)
     baselines(results)
@@ -84,20 +84,20 @@ def introduction(found: Results, first: Results) -> None:
     )
     seeds: dict[str, list[str]] = {}
     for run in found["runs"]:
-        seeds.setdefault(run["arm"], []).append(str(run["seed"]))
+        seeds.setdefault(run["group"], []).append(str(run["seed"]))
     words = "; ".join(
-        f"{group['arm']} {', '.join(seeds[group['arm']])}" for group in found["groups"]
+        f"{group['group']} {', '.join(seeds[group['group']])}" for group in found["groups"]
     )
     print(f"Seeds of the searches: {words}. Trainings have seeds of their own,")
     print("so those of the default and of the naive design are the same in every search.\n")
     print(f"**{found['sentence']}.**\n")
 
 
-def arms(found: Results) -> None:
-    """The arms over their seeds."""
+def groups(found: Results) -> None:
+    """Groups of equal settings over their seeds."""
     print("### Arms: the chosen design over the default PPO\n")
     head = (
-        "arm",
+        ", ".join(found["by"]),
         "runs",
         "test days",
         "95 % by days and runs",
@@ -108,7 +108,7 @@ def arms(found: Results) -> None:
     )
     rows = (
         (
-            g["arm"],
+            g["group"],
             str(g["runs"]),
             signed(g["mean"]),
             interval(g["ci95"]),
@@ -123,24 +123,24 @@ def arms(found: Results) -> None:
 
 
 def tests(found: Results) -> None:
-    """Paired differences between arms by test day."""
+    """Differences between groups, by test day where they have the same days."""
     if not found["tests"]:
         return
-    spa = f"SPA p that no arm beats TWAP: {found['spa_p']:.3f}"
-    print(f"Differences between arms, paired by test day ({spa}):\n")
+    spa = f"SPA p that no group beats the default: {found['spa_p']:.3f}"
+    print(f"Differences between groups, paired by test day ({spa}):\n")
     rows = []
     for test in found["tests"]:
         pair = f"{test['a']} - {test['b']}"
         figures = (signed(test["difference"]), interval(test["ci95"]), f"{test['p']:.3f}")
         rows.append((pair, *figures))
-    table(("arms", "difference", "95 %", "p"), rows)
+    table(("groups", "difference", "95 %", "p"), rows)
 
 
 def runs(found: Results, results: Sequence[Results]) -> None:
     """Each run."""
     print("### Every run\n")
     head = (
-        "arm",
+        ", ".join(found["by"]),
         "seed",
         "proposed / scored / failed / repeated",
         "champion",
@@ -156,18 +156,17 @@ def runs(found: Results, results: Sequence[Results]) -> None:
     for row, result in zip(found["runs"], results, strict=True):
         d = row["designs"]
         over = row["over_default"]
-        no_design = result["verdict"].startswith("No design")
-        ours = result["baselines"][OURS]["over_TWAP_specific"]["mean"]
-        strong = result["baselines"][STRONG]["over_TWAP_specific"]["mean"]
+        kept = result["outcome"] != ACCEPTED
+        specific = result["final_metrics"]["over_default_specific"]["mean"]
         rows.append(
             (
-                row["arm"],
+                row["group"],
                 str(row["seed"]),
                 f"{d['proposed']} / {d['scored']} / {d['failed']} / {d['repeated']}",
-                "the default" if no_design else result["best"],
+                "the default" if kept else result["best"],
                 signed(over["mean"]),
                 interval(over["ci95"]),
-                signed(ours - strong),
+                signed(specific),
                 signed(row["over_TWAP"]["mean"]),
                 number(row["spa_p"], 3),
                 number(result["selection"]["hurdle_bps"]),
@@ -180,7 +179,8 @@ def runs(found: Results, results: Sequence[Results]) -> None:
 def baselines(results: Sequence[Results]) -> None:
     """What the designs are compared with, the same in every run: trainings have their own seeds."""
     print("### Baselines on the same orders\n")
-    first = results[0]
+    opened = [one for one in results if one["outcome"] == ACCEPTED]
+    first = (opened or results)[0]
     names = [name for name in first["baselines"] if name != OURS]
     rows = (
         (
@@ -192,9 +192,18 @@ def baselines(results: Sequence[Results]) -> None:
         )
         for name in names
     )
-    table(("method, test days", "over TWAP", "95 % by days", "specific part", "seed SD"), rows)
+    table(
+        (
+            f"method, {first['measured_on']}",
+            "over TWAP",
+            "95 % by days",
+            "specific part",
+            "seed SD",
+        ),
+        rows,
+    )
     for size, simulated in first["dynamic"].items():
-        ours = [r["dynamic"][size][OURS]["saved_bps"] for r in results]
+        ours = [r["dynamic"][size][OURS]["saved_bps"] for r in opened]
         head = (f"simulated market, {size}", "cost", "saved against TWAP", "95 %", "seed SD")
         kept = {name: row for name, row in simulated.items() if name != OURS}
         cells = (

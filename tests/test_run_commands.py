@@ -29,7 +29,7 @@ from se_rl.config import dump_yaml
 from se_rl.main import build_parser, main
 from se_rl.modules.kinds import KINDS
 from se_rl.records.archive import Archive
-from se_rl.records.results import OURS, STRONG
+from se_rl.records.results import ACCEPTED, OURS, STRONG
 from se_rl.records.settings import MULTI, preset
 from se_rl.sandbox.lockdown import isolation_level
 
@@ -121,12 +121,8 @@ def test_a_run_prints_its_results_as_json_and_nothing_else(home: Path, several: 
     results = json.loads(several.out)
     assert {"PA", "PA_std", "WR", "GLR", "AFI", "ci95"} <= set(results["final_metrics"])
     assert {"proposed", "valid", "scored", "failed"} <= set(results["designs"])
-    ours, strong = (
-        results["baselines"][name]["over_TWAP_specific"]["mean"] for name in (OURS, STRONG)
-    )
-    assert results["final_metrics"]["over_default_specific"]["mean"] == pytest.approx(
-        ours - strong, abs=1e-9
-    )
+    accepted = results["outcome"] == ACCEPTED
+    assert (OURS in results["baselines"]) == accepted and STRONG in results["baselines"]
     assert {
         "baselines",
         "stop_reason",
@@ -137,11 +133,8 @@ def test_a_run_prints_its_results_as_json_and_nothing_else(home: Path, several: 
         "data",
         "verdict",
     } <= set(results)
-    assert (
-        results["test_openings"] == 1
-        and results["data"]["synthetic"]
-        and results["dynamic"]["6 steps"]
-    )
+    assert results["test_openings"] == accepted and results["data"]["synthetic"]
+    assert bool(results["dynamic"]) == accepted
     assert json.loads((home / "several" / "results.json").read_text()) == results
     assert {"report.html", "archive.sqlite", "best.policy", "config.yaml"} <= {
         p.name for p in (home / "several").iterdir()
@@ -164,7 +157,7 @@ def test_simulated_markets_alone(home: Path, simulated: Said) -> None:
     assert (
         0.0 <= results["spa_p"] <= 1.0  # episodes are units as days are
         and results["config"]["worlds"] == "dynamic"
-        and results["dynamic"]["6 steps"]
+        and bool(results["dynamic"]) == (results["outcome"] == ACCEPTED)
     )
     [path] = events(home / "simulated", "execution")
     assert path["world"] == "dynamic" and not any(path["price"]) and "fill_price" not in path
@@ -176,7 +169,7 @@ def test_simulated_markets_alone(home: Path, simulated: Said) -> None:
 
 def test_show(home: Path, several: Said) -> None:
     found = json.loads(call("show", home / "several", "--json").out)
-    assert found["status"].startswith("finished: ") and found["test_openings"] == 1
+    assert found["status"].startswith("finished: ") and found["test_openings"] <= 1
     assert found["counts"]["proposed"] == 3 and len(found["designs"]) >= 3
     best = found["designs"][0]["id"]
     design = json.loads(call("show", home / "several", best[:6], "--json").out)

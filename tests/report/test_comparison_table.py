@@ -9,7 +9,7 @@ from rich.console import Console
 
 from se_rl.records.results import DesignCounts, FinalMetrics, Gain, LearningCurve
 from se_rl.report.comparison_table import print_comparison
-from se_rl.scoring.comparison import ArmDifference, ArmResult, ComparedRun, Comparison
+from se_rl.scoring.comparison import ComparedRun, Comparison, GroupDifference, GroupResult
 
 
 def printed(print_it: Any, found: Any, **settings: Any) -> str:
@@ -23,6 +23,7 @@ def printed(print_it: Any, found: Any, **settings: Any) -> str:
 def compared(name: str, arm: str, gain: Gain) -> ComparedRun:
     return ComparedRun(
         name=name,
+        group=arm,
         arm=arm,
         seed=0,
         data="nasdaq100",
@@ -37,7 +38,8 @@ def compared(name: str, arm: str, gain: Gain) -> ComparedRun:
         tokens=0,
         minutes=1.0,
         spa_p=0.5,
-        score_by_day={},
+        gain_by_day=(),
+        outcome="accepted",
     )
 
 
@@ -45,8 +47,11 @@ def test_a_comparison_printed() -> None:
     gain = Gain(0.41, 0.1, (0.21, 0.61))
     comparison = Comparison(
         runs=(compared("a0", "full", gain), compared("b0 [red]", "random", Gain())),
-        groups=(ArmResult("full", 2, 0.3, (0.1, 0.5), (0.2, 0.4), 0.77, 0.0, 0.0, 0.0),),
-        tests=(ArmDifference("full", "random", 0.25, (-0.1, 0.6), 0.04),),
+        groups=(
+            GroupResult("full", 2, 0.3, (0.1, 0.5), (0.2, 0.4), 0.77, 0.0, 0.0, 0.0, accepted=1),
+        ),
+        tests=(GroupDifference("full", "random", 0.25, (-0.1, 0.6), 0.04),),
+        by=("arm",),
         spa_p=0.03,
         sentence="full beats random by 0.25 bps",
     )
@@ -62,7 +67,7 @@ def test_a_comparison_printed() -> None:
         "+0.20, +0.40",
         "full - random",
         "0.040",
-        "beats TWAP: 0.030",
+        "beats the default: 0.030",
     ):
         assert words in text
     assert printed(print_comparison, Comparison(sentence="nothing to compare"))

@@ -108,7 +108,7 @@ def test_results_printed() -> None:
         "36 proposed",
         "stopped: designs: 36 of 36",
         "27 tried",
-        "0.22 bps; SPA p < 0.001",
+        "0.22 bps; SPA p that no design beats the default on validation < 0.001",
         "seeds: search 7, trainings 0, 1, 2; isolation: strong; test openings: 1",
         "12,000 tokens in, 7,500 out, 0.50 USD",
         "11 test",

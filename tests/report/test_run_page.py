@@ -17,7 +17,7 @@ from run_fixture import BEST, HOSTILE, OURS, PER_ROUND, estimate, make_run, resu
 from se_rl.records.archive import Archive
 from se_rl.records.entries import design_id, sha256
 from se_rl.records.plain import from_plain
-from se_rl.records.results import RunResults
+from se_rl.records.results import NO_IMPROVEMENT, VALIDATION_DAYS, RunResults
 from se_rl.report import run_details
 from se_rl.report.page_numbers import interval, signed
 from se_rl.report.run_page import run_page
@@ -106,7 +106,7 @@ def test_an_ended_run_gives_its_verdict_and_every_method(page: str, ended: Path)
     told = results("x")
     rows = {*told["baselines"], *told["dynamic"]["x1"]}
     assert all(f'<th scope="row">{html.escape(name)}' in page for name in rows)
-    assert "SPA p 0.012 SPA p over default 0.031 seeds 3 test openings 1" in text
+    assert "SPA p: none beats TWAP 0.012 SPA p: none beats the default 0.031" in text
     assert list(dict.fromkeys(re.findall(r'<th scope="row">([^<]+)</th>\n<td>', page))) == [
         OURS,
         "PPO strong",
@@ -225,6 +225,29 @@ def test_one_day_shows_nothing() -> None:
     told["final_metrics"]["score_over_default"]["score"]["ci95"] = [None, None]
     verdict = final_verdict(record(told))
     assert verdict.state == "open" and "Too few days" in verdict.meaning
+
+
+def test_a_kept_default_is_no_row_of_ours_and_opens_no_days(tmp_path: Path) -> None:
+    make_run(tmp_path, rounds=2)
+    told = results(BEST)
+    sentence = (
+        "No improvement found: of 26 scored designs none stood out; the days were not opened."
+    )
+    told |= {"outcome": NO_IMPROVEMENT, "measured_on": VALIDATION_DAYS, "verdict": sentence}
+    told |= {"scores": {}, "dynamic": {}, "test_openings": 0}
+    del told["baselines"][OURS]
+    (tmp_path / "results.json").write_text(json.dumps(told))
+    page = run_page(tmp_path)
+    assert sentence in page and '<section class="verdict open"' in page
+    assert "Methods on the validation days" in page and "sealed test days, bps" not in page
+    assert f'<th scope="row">{OURS}' not in page and "The default was kept" in page
+    assert "On the validation days the default gains +1.20 bps" in page
+
+
+def test_the_chips_say_what_is_tested(page: str) -> None:
+    for against in ("TWAP", "the default"):
+        assert f"SPA p: none beats {against}" in page
+    assert "how likely such scores are if none of them beats TWAP" in page
 
 
 def test_too_good_is_suspect() -> None:

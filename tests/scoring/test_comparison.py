@@ -13,10 +13,12 @@ import pytest
 from se_rl.config import ConfigError, to_dict
 from se_rl.records.files import to_json
 from se_rl.records.plain import to_plain
-from se_rl.records.results import OURS, STRONG
-from se_rl.records.settings import RunConfig
+from se_rl.records.results import ACCEPTED, NO_IMPROVEMENT, OURS, STRONG
+from se_rl.records.settings import PRESETS, RunConfig
 from se_rl.report.comparison_table import print_comparison
-from se_rl.scoring.comparison import BUDGET, arm_of, compare
+from se_rl.scoring.comparable import BUDGET
+from se_rl.scoring.comparison import compare
+from se_rl.scoring.run_groups import arm_of
 from se_rl.scoring.score import Contributions, Stratum
 
 DAYS = 12
@@ -31,6 +33,8 @@ def finished(
     sha256: str = "ab",
     noise: float = 0.1,
     train: str = "",
+    name: str = "bars",
+    outcome: str = ACCEPTED,
     **changes: Any,
 ) -> Path:
     """A folder with results of a run that gained so many bps a day over TWAP, and half of it over the default."""
@@ -46,16 +50,19 @@ def finished(
                 "config": to_dict(config),
                 "data": {
                     "sha256": sha256,
-                    "name": "bars",
+                    "name": name,
                     "train_sha256": train,
                     "synthetic": bool(train),
                 },
                 "seal": {"origin": "given", "text": config.seal or ""},
                 "seeds": {"search": seed},
                 "best": "b",
+                "outcome": outcome,
                 "by_day": {},
                 "dynamic": {},
-                "score_by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist()},
+                "score_by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist()}
+                if outcome == ACCEPTED
+                else {},
                 "finalists": [{"candidate": "b", "score": gain}],
                 "final_metrics": {
                     "PA": 1.0,
@@ -96,7 +103,7 @@ def test_arms_over_their_seeds(tmp_path: Path) -> None:
     full = [finished(tmp_path / f"full{s}", gain=2.0, seed=s) for s in range(3)]
     control = [finished(tmp_path / f"random{s}", gain=0.0, seed=s, arm="random") for s in range(3)]
     found = compare([*full, *control])
-    groups = {group.arm: group for group in found.groups}
+    groups = {group.group: group for group in found.groups}
     gains = [(2.0 + 0.1 * LUCK[s].mean()) / 2 for s in range(3)]
     assert groups["full"].by_seed == pytest.approx(gains) and groups["full"].runs == 3
     days = [2.0 + 0.1 * LUCK[s] for s in range(3)]
@@ -108,13 +115,13 @@ def test_arms_over_their_seeds(tmp_path: Path) -> None:
     assert groups["full"].over_default == 7.0, "price advantage is beside the score"
     assert groups["full"].simulated == 2.0 and groups["full"].score_valid == 2.0
     [test] = found.tests
-    assert (test.a, test.b) == ("full", "random") and test.difference == pytest.approx(2.0)
+    assert (test.a, test.b) == ("full", "random") and test.difference == pytest.approx(1.0)
     assert found.equal_budget and found.spa_p < 0.01
     ahead = (
         f"full is ahead with a score of {np.mean(gains):+.2f} bps over the default PPO on test days"
     )
     assert found.sentence == f"{ahead}; shown against random (Bonferroni)"
-    assert json.loads(to_json(to_plain(found)))["runs"][0]["arm"] == "full"
+    assert json.loads(to_json(to_plain(found)))["runs"][0]["group"] == "full"
 
 
 def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_difference(
@@ -128,8 +135,8 @@ def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_dif
         for s, a in enumerate(("full", "frozen"))
     ]
     sentence = compare(alike).sentence
-    assert sentence.endswith("no difference between arms is shown") and "ahead" not in sentence
-    assert sentence.startswith("no arm is shown to beat the default; the highest mean is that of")
+    assert sentence.endswith("no difference between groups is shown") and "ahead" not in sentence
+    assert sentence.startswith("no group is shown to beat the default; the highest mean is that of")
 
 
 def test_several_searches_with_the_same_find_have_the_chance_of_one(tmp_path: Path) -> None:
@@ -141,7 +148,7 @@ def test_several_searches_with_the_same_find_have_the_chance_of_one(tmp_path: Pa
     found = compare(same)
     group = found.groups[0]
     assert group.by_seed == pytest.approx([0.15] * 3) and group.ci95[0] < -0.2 < 0.5 < group.ci95[1]
-    assert found.sentence.startswith("no arm is shown to beat the default")
+    assert found.sentence.startswith("no group is shown to beat the default")
 
 
 def test_equal_runs_and_a_single_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -164,7 +171,7 @@ def test_equal_runs_and_a_single_one(tmp_path: Path, capsys: pytest.CaptureFixtu
         "best-of-n" in out
         and "18" in out
         and "proposed" not in out
-        and "SPA p that no arm beats TWAP" in out
+        and "SPA p that no group beats the default" in out
     )
 
 
@@ -186,14 +193,11 @@ def test_other_budgets_are_noticed(
 
 def test_history_alone_has_no_simulated_figure(tmp_path: Path) -> None:
     [group] = compare([finished(tmp_path / "a", gain=1.0, worlds="static")]).groups
-    assert group.arm == "static-only" and math.isnan(group.simulated)
+    assert group.group == "static-only" and math.isnan(group.simulated)
 
 
 def test_what_may_not_be_compared(tmp_path: Path) -> None:
-    good, other = (
-        finished(tmp_path / "good", gain=1.0),
-        finished(tmp_path / "other", gain=1.0, sha256="cd"),
-    )
+    good = finished(tmp_path / "good", gain=1.0)
     old = finished(tmp_path / "old", gain=1.0)
     told = json.loads((old / "results.json").read_text())
     del told["score_by_day"]
@@ -210,7 +214,6 @@ def test_what_may_not_be_compared(tmp_path: Path) -> None:
         (folder / "results.json").write_text(text)
     unfinished.mkdir()
     for bad, words in (
-        (other, f"{other} used other data than {good}; compare"),
         (unfinished, f"{unfinished} has no results.json: the run has not finished; finish it"),
         (tmp_path / "nowhere", "nowhere has no results.json"),
         (broken, "broken/results.json is damaged; run the same"),
@@ -218,7 +221,7 @@ def test_what_may_not_be_compared(tmp_path: Path) -> None:
         (no_object, "list/results.json holds no results of a run; give"),
         (old, f"{old} has no score by test day: an older se-rl made it; compare"),
         (good, f"{good} is given twice; a run counts once"),
-        (tmp_path / "other" / ".." / "good", "is given twice"),
+        (tmp_path / "old" / ".." / "good", "is given twice"),
     ):
         with pytest.raises(ConfigError) as error:
             compare([good, bad])
@@ -274,5 +277,79 @@ def test_runs_with_different_seals_are_compared_over_runs(
 def test_other_train_days_are_other_data_whatever_the_seal(tmp_path: Path) -> None:
     one = sealed(tmp_path / "one", "a", gain=1.0)
     other = finished(tmp_path / "other", gain=1.0, sha256="x", train="others", seal="b")
-    with pytest.raises(ConfigError, match="used other data than"):
-        compare([one, other])
+    found = compare([one, other])
+    assert found.by == ("data",) and len({group.group for group in found.groups}) == 2
+    assert all(group.group.startswith("bars ") for group in found.groups), "one name, two sets"
+    assert found.tests == () and math.isnan(found.spa_p)
+    assert found.basis.startswith("2 data sets: groups on different ones are not tested")
+
+
+def kept(folder: Path, **changes: Any) -> Path:
+    """A run that kept the default and opened no sealed day."""
+    place = finished(folder, gain=0.0, noise=0.0, outcome=NO_IMPROVEMENT, **changes)
+    told = json.loads((place / "results.json").read_text())
+    nothing = {"mean": 0.0, "se": 0.0, "ci95": [0.0, 0.0]}
+    told["final_metrics"]["score_over_default"]["score"] = nothing
+    (place / "results.json").write_text(to_json(told))
+    return place
+
+
+def test_a_run_that_kept_the_default_gains_nothing_on_any_day(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = compare(
+        [
+            finished(tmp_path / "full", gain=2.0),
+            kept(tmp_path / "random", arm="random"),
+            kept(tmp_path / "random1", arm="random", seed=1),
+        ]
+    )
+    full, random = found.groups
+    assert (full.accepted, random.accepted) == (1, 0) and random.mean == 0.0
+    assert random.ci95 == (0.0, 0.0) and random.by_seed == (0.0, 0.0)
+    [test] = found.tests
+    assert test.difference == pytest.approx(full.mean) and found.spa_p < 0.01
+    alone = compare([kept(tmp_path / "a"), kept(tmp_path / "b", arm="frozen")])
+    assert alone.sentence.startswith("no group found a design") and alone.spa_p == 1.0
+    print_comparison(found)
+    assert "improvement" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "by", "names"),
+    [
+        ({"scenario": "multi"}, ("scenario",), ("single", "multi")),
+        ({"estimator": "ste"}, ("estimator",), ("reinforce", "ste")),
+        ({"llm": "qwen"}, ("model",), ("smollm2", "qwen")),
+        ({"horizons": (60,)}, ("horizons",), ("horizons 240 120", "horizons 60")),
+        ({"arm": "frozen", "llm": "qwen"}, ("arm", "model"), ("full, smollm2", "frozen, qwen")),
+        ({"arm": "random", "llm": "qwen"}, ("arm",), ("full", "random")),
+        ({"worlds": "static"}, ("arm",), ("full", "static-only")),
+        ({"work": 9.0}, ("work",), ("work 6.0", "work 9.0")),
+        ({"name": "mine", "sha256": "cd"}, ("data",), ("bars", "mine")),
+    ],
+)
+def test_groups_are_named_by_what_differs_alone(
+    changes: dict[str, Any], by: tuple[str, ...], names: tuple[str, ...], tmp_path: Path
+) -> None:
+    one = finished(tmp_path / "one", gain=1.0)
+    found = compare([one, finished(tmp_path / "other", gain=1.0, seed=3, **changes)])
+    assert found.by == by and tuple(group.group for group in found.groups) == names
+
+
+def test_presets_have_their_names_and_several_settings_stand_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = []
+    for name in ("quick", "standard"):
+        for scenario in ("single", "multi"):
+            settings = PRESETS[name] | {"scenario": scenario}
+            places.append(finished(tmp_path / f"{name} {scenario}", gain=1.0, **settings))
+    found = compare(places)
+    assert found.by == ("scenario", "preset")
+    names = [group.group for group in found.groups]
+    assert names == ["single, quick", "multi, quick", "single, standard", "multi, standard"]
+    assert "scores are of different tasks (scenario)" in found.basis
+    print_comparison(found)
+    out = capsys.readouterr().out
+    assert "scenario, preset" in out and "estimator" not in out and "BUDGETS DIFFER" in out

@@ -20,12 +20,23 @@ from test_ladder import (
     ladder_of,
 )
 
-from se_rl.records.entries import Candidate, Evaluation
+from se_rl.records.entries import Evaluation
 from se_rl.records.gains import NO_GAIN, NO_SCORE_GAIN, Gain, ScoreSummary
-from se_rl.records.results import OURS, STRONG, DataFacts, DesignCounts, FinalMetrics, RunResults
+from se_rl.records.results import (
+    NO_IMPROVEMENT,
+    NO_VALID_DESIGN,
+    OURS,
+    STRONG,
+    DataFacts,
+    DesignCounts,
+    FinalMetrics,
+    MethodRow,
+    RunResults,
+)
 from se_rl.scoring.final_test import (
     final_scores,
     finalists_table,
+    kept_metrics,
     learning,
     over,
     seeds_of,
@@ -36,8 +47,6 @@ from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.score import SEED_SD, contributions, difference
 from se_rl.scoring.score_summary import gain_of
 from se_rl.scoring.statistics import clustered_mean
-
-CHAMPION = Candidate("abc", {}, "tweak")
 
 
 def screened(effects: dict[str, Any], **how: Any) -> Ladder:
@@ -159,7 +168,7 @@ def test_the_score_on_the_sealed_days() -> None:
     trainings = {}
     for method, name in ((OURS, "a"), (STRONG, DEFAULT_DESIGN.id)):
         trainings[method] = [pool.scores(name, 2, seed, block=3) for seed in range(4)]
-    found = final_scores(trainings, rule, cells=gate.SIZES, days=40, is_default=False)
+    found = final_scores(trainings, rule, cells=gate.SIZES, days=40)
     assert found.over_default.score == gain_of(difference(*trainings.values(), rule))
     assert set(found.over_default.cells) == set(gate.SIZES) and set(found.over_TWAP) == {
         OURS,
@@ -168,10 +177,6 @@ def test_the_score_on_the_sealed_days() -> None:
     for name, own in trainings.items():
         assert np.mean(found.by_day[name]) == pytest.approx(contributions(own, rule).score)
         assert len(found.by_day[name]) == 40
-    same = final_scores(
-        {OURS: trainings[OURS], STRONG: trainings[OURS]}, rule, cells=(), days=40, is_default=True
-    )
-    assert same.over_default == NO_SCORE_GAIN
 
 
 def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -> RunResults:
@@ -181,7 +186,8 @@ def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -
         score_over_default=ScoreSummary(Gain(mean, ci95=ci95)),
     )
     data = DataFacts("mine", synthetic, test_days=12)
-    return RunResults(data=data, designs=DesignCounts(scored=17), final_metrics=metrics)
+    counts = DesignCounts(proposed=20, valid=18, scored=17, repeated=1)
+    return RunResults(best="abc", data=data, designs=counts, final_metrics=metrics)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +201,7 @@ def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -
     ],
 )
 def test_a_verdict(mean: float, ci95: tuple[float, float], state: str) -> None:
-    said = verdict(results(mean, ci95), CHAMPION, "default")
+    said = verdict(results(mean, ci95))
     assert said.startswith(
         f"{state}design abc scores {mean:+.2f} [{ci95[0]:.2f}, {ci95[1]:.2f}] bps "
         "over the default PPO on "
@@ -203,18 +209,26 @@ def test_a_verdict(mean: float, ci95: tuple[float, float], state: str) -> None:
     assert "12 sealed days of mine (SYNTHETIC)" in said and said.endswith(
         "price advantage +0.20 [-0.30, 0.70] over the default, +0.50 [0.10, 0.90] over TWAP."
     )
-    assert "\n" not in said and "SYNTHETIC" not in verdict(
-        results(mean, ci95, synthetic=False), CHAMPION, "default"
-    )
+    assert "\n" not in said and "SYNTHETIC" not in verdict(results(mean, ci95, synthetic=False))
 
 
-def test_the_verdict_on_the_default() -> None:
-    said = verdict(results(0.0, (0.0, 0.0)), CHAMPION, "abc")
-    assert (
-        said.startswith("No design beat the default: of 17 scored ones none")
-        and "12 sealed days of mine" in said
-    )
+def test_the_verdict_where_the_default_was_kept() -> None:
+    none = replace(results(0.0, (0.0, 0.0)), outcome=NO_IMPROVEMENT)
+    said = verdict(none)
+    assert said.startswith("No improvement found: of 17 scored designs none stood out")
+    assert said.endswith("the 12 sealed days of mine (SYNTHETIC) were not opened.")
     assert "hown" not in said and "bps" not in said
+    assert verdict(replace(none, test_openings=1)).endswith("were opened once.")
+    lost = DesignCounts(proposed=6, valid=2, repeated=1)
+    said = verdict(replace(none, outcome=NO_VALID_DESIGN, designs=lost))
+    assert said.startswith("No valid design: none of 6 proposed designs could be scored (3 refused")
+    assert "1 repeated, 2 failed in training" in said
+
+
+def test_the_default_gains_nothing_over_itself() -> None:
+    metrics = kept_metrics({STRONG: MethodRow(PA=1.5, WR=0.6, over_TWAP=Gain(0.7))})
+    assert (metrics.PA, metrics.WR, metrics.over_TWAP.mean) == (1.5, 0.6, 0.7)
+    assert metrics.over_default.mean == 0.0 and metrics.score_over_default == NO_SCORE_GAIN
 
 
 def test_finalists_and_how_they_learnt() -> None:

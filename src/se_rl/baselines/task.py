@@ -64,6 +64,7 @@ def open_task(
         seal=config.seal or PUBLIC,
         split=given_split(config.train_until, config.valid_until),
         scored_days=config.scored_days,
+        with_test=config.split in ("test", "all"),
     )
     horizon = None if config.horizon == "session" else config.horizon
     dates = dataset.dates(config.split)

@@ -81,7 +81,7 @@ def add_compare(verbs: Any) -> None:
     parser = verb(
         verbs,
         "compare",
-        "runs and control arms side by side, with intervals",
+        "runs side by side, grouped by what differs between them, with intervals",
         "se-rl compare out/full-0 out/no-dek-0",
     )
     parser.add_argument(
@@ -89,7 +89,7 @@ def add_compare(verbs: Any) -> None:
         type=Path,
         nargs="+",
         metavar="RUN",
-        help="folders of finished runs on the same data",
+        help="folders of finished runs",
     )
     parser.set_defaults(run=_compare)
 

@@ -1,12 +1,14 @@
-"""The tables of the final test: every method on the sealed test days, and on fresh orders in
-simulated markets.
+"""The tables at the end of a run: every method on the sealed test days, and on fresh orders in
+simulated markets; on the validation days where the sealed ones stay closed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
+
+import numpy.typing as npt
 
 from se_rl.baselines.learned import LearnedBaseline
 from se_rl.baselines.settings import BaselinesConfig
@@ -37,7 +39,7 @@ TEST_ORDERS = "orders on the test days"
 
 @dataclass(frozen=True)
 class TestTable:
-    """Every method on the sealed test days, with the self-checks that the table passed.
+    """Every method on the days of one split, with the self-checks that the table passed.
 
     `scores` has what each training seed of a learned method gained over TWAP, order by order.
     """
@@ -89,7 +91,7 @@ class LearnedMethods:
         drawn = HistoryOrders.on(
             self.config,
             task.data,
-            dates=dataset.dates("test"),
+            dates=dataset.dates(task.config.split),
             scales=scales,
             seed=sealed_seed(self.seal, TEST_ORDERS),
         )
@@ -111,14 +113,13 @@ def history_table(
     *,
     seal: Seal,
     benchmark: Literal["vwap", "twap"] = "vwap",
+    split: Literal["valid", "test"] = "test",
     say: Callable[[str], None],
 ) -> TestTable:
-    """The test days: our design, the default and the naive one beside the classical strategies,
-    self-checked.
-    """
+    """The learned methods beside the classical strategies on the days of a split, self-checked."""
     table = BaselinesConfig(
         data=config.data,
-        split="test",
+        split=split,
         horizon=config.horizons[0],
         benchmark=benchmark,
         risk=config.risk,
@@ -133,20 +134,31 @@ def history_table(
     )
     learned = LearnedMethods(config, policies, seal=seal.text)
     found = run_baselines(table, others=learned, per_order=True, say=say)
-    by_order = found["per_order"]
-    ours, dates = learned.pa[OURS], by_order["date"]
     for name, row in found["methods"].items():
+        if name in learned.scores:
+            own = contributions(learned.scores[name], ScoreRule.of(config).on_history())
+            row["score"] = to_plain(gain_of(own))
+    if OURS in policies:
+        _add_our_lead(found["methods"], learned, found["per_order"])
+    kept = ("methods", "days", "orders", "checks", "by_day", "paths", "notes")
+    tested = from_plain(TestTable, {name: found[name] for name in kept})
+    return replace(tested, scores=learned.scores)
+
+
+def _add_our_lead(
+    methods: Mapping[str, dict[str, object]],
+    learned: LearnedMethods,
+    by_order: Mapping[str, npt.NDArray[Any]],
+) -> None:
+    """What our design gains over every other method, on the same orders."""
+    ours, dates = learned.pa[OURS], by_order["date"]
+    for name, row in methods.items():
         if name != OURS:
             theirs = learned.pa.get(name) or [by_order[f"{name}: PA"]] * len(ours)
             row["ours_over"] = to_plain(over(ours, theirs, dates))
         if name in learned.specific_pa:
             specific = over(learned.specific_pa[OURS], learned.specific_pa[name], dates)
             row["ours_over_specific"] = to_plain(specific)
-            own = contributions(learned.scores[name], ScoreRule.of(config).on_history())
-            row["score"] = to_plain(gain_of(own))
-    kept = ("methods", "days", "orders", "checks", "by_day", "paths", "notes")
-    tested = from_plain(TestTable, {name: found[name] for name in kept})
-    return replace(tested, scores=learned.scores)
 
 
 def market_tables(

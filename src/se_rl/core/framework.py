@@ -109,7 +109,7 @@ def default_folder(config: RunConfig) -> Path:
     run.
     """
     from se_rl.records.entries import key_of
-    from se_rl.scoring.comparison import arm_of
+    from se_rl.scoring.run_groups import arm_of
 
     settings = to_dict(config)
     arm = arm_of(settings).replace(" ", "-")

@@ -1,5 +1,5 @@
-"""One run from settings to results: search, train the finalists, open the test days once, write
-everything down.
+"""One run from settings to results: search, train the finalists, open the test days once if one of
+them is ahead of the default, write everything down.
 
 The same settings on the same folder go on where an interrupted run stopped: the loop is gone
 through again, and what stands in the archive is looked up.
@@ -26,7 +26,7 @@ from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run
 from se_rl.core.provenance import code_hash
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
-from se_rl.core.write_up import finished_results, write_up
+from se_rl.core.write_up import SearchEnd, finished_results, write_up
 from se_rl.executors.protocol import TrainingInputs
 from se_rl.executors.registry import LOCAL
 from se_rl.executors.training_pool import TrainingPool
@@ -135,7 +135,7 @@ class Run:
         self.budget = Budget(config, archive, self.search, workers=workers)
 
     def run(self) -> RunResults:
-        """Algorithm 1, the last rung, the opening of the test set, and the results."""
+        """Algorithm 1, the last rung, the test set where a design earned it, and the results."""
         self._start()
         reason = evolve(self.search, after=self._after_iteration)
         self.say(f"search ended ({reason}); the last rung")
@@ -144,10 +144,10 @@ class Run:
         checks = check_finalists(self, finalists)
         passed = [name for name in finalists if checks[name].passed]
         champion = self.search.ladder.champion(passed)
-        results = write_up(
-            self, reason, finalists, champion=champion, naive=naive.id, checks=checks
-        )
-        self.store_event("finished", "finished", {"stop_reason": reason, "best": results.best})
+        end = SearchEnd(reason, finalists, naive.id, checks)
+        results = write_up(self, end, champion=champion)
+        told = {"stop_reason": results.stop_reason, "best": results.best, "text": results.verdict}
+        self.store_event("finished", "finished", told)
         write_results(self.folder.results, results)
         write_text(self.folder.report, run_page(self.folder.path))
         return read_results(self.folder.results)

@@ -14,7 +14,7 @@ from se_rl.core.designers import Designers
 from se_rl.core.known_designs import KnownDesigns
 from se_rl.core.operators import Proposed
 from se_rl.core.proposer import Proposer, search_rng
-from se_rl.core.stopping import StopRule
+from se_rl.core.stopping import CONVERGED, StopRule
 from se_rl.llm.design_outcomes import DesignOutcome
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.instruction_grammar import Tried
@@ -126,7 +126,7 @@ class Search:
         if self.progress.reached:
             rule = self.progress
             moved = f"less than {rule.tolerance} bps in each of {rule.window} iterations"
-            return f"converged: the smoothed score moved {moved}"
+            return f"{CONVERGED}: the smoothed score moved {moved}"
         if iteration >= self.config.iterations:
             return f"budget: {self.config.iterations} outer iterations"
         if self.proposed >= self.config.budget_designs:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+CONVERGED = "converged"
+"""How the reason begins that a search gives which stopped by this rule."""
 WINDOW = 5
 """Outer iterations over which the smoothed score must stand still."""
 

@@ -1,25 +1,29 @@
-"""The end of a run: the test set is opened, once, and everything that the run found becomes its
-results.
+"""The end of a run: everything that it found becomes its results. The test set is opened, once,
+where a design took the default's place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from se_rl import __version__
 from se_rl.config import to_dict
 from se_rl.core import final_tables
 from se_rl.core.final_tables import SimulatedTables, TestTable
+from se_rl.core.stopping import CONVERGED
 from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
 from se_rl.records.fraud import FraudCheck
 from se_rl.records.plain import from_plain
 from se_rl.records.results import (
     NAIVE_METHOD,
+    NO_IMPROVEMENT,
+    NO_VALID_DESIGN,
     OURS,
     STRONG,
+    VALIDATION_DAYS,
     DataFacts,
     DesignCounts,
     ModelUse,
@@ -39,62 +43,76 @@ if TYPE_CHECKING:
     from se_rl.core.run import Run
 
 
-def write_up(
-    run: Run,
-    reason: str,
-    finalists: Sequence[str],
-    *,
-    champion: str,
-    naive: str,
-    checks: Mapping[str, FraudCheck],
-    notes: Sequence[str] = (),
-) -> RunResults:
-    """Open the test set for the chosen design and state what the run found.
-
-    A design whose policy fails on the test days is not chosen after all: the default takes its
-    place, with a note.
+@dataclass(frozen=True)
+class SearchEnd:
+    """How a search ended: why it stopped, who finished the last rung, and what the check for fraud
+    found; `naive` is the design with a naive reward, a reference in the tables.
     """
-    ladder, pool = run.search.ladder, run.training_pool
-    policies = _policies(run, {OURS: champion, STRONG: ladder.default.id, NAIVE_METHOD: naive})
+
+    reason: str
+    finalists: Sequence[str]
+    naive: str
+    checks: Mapping[str, FraudCheck]
+
+
+def write_up(run: Run, end: SearchEnd, *, champion: str) -> RunResults:
+    """State what the run found; the test set is opened where a design took the default's place.
+
+    A design whose policy fails on the test days is not chosen after all: the default is kept, with
+    a note.
+    """
+    ladder = run.search.ladder
+    if champion == ladder.default.id:
+        return _kept_default(run, end)
+    policies = _policies(run, {OURS: champion, STRONG: ladder.default.id, NAIVE_METHOD: end.naive})
     save_policy(run, champion)
     openings = run.archive.open_test(
         key=key_of("test"), data_hash=run.facts["sha256"], candidate=champion
     )
     run.say("opening the test days")
     try:
-        table = pool.with_retries(
-            lambda: final_tables.history_table(
-                run.config,
-                policies,
-                seal=run.seal,
-                benchmark=run.benchmark,
-                say=run.say,
-            )
-        )
+        table = _history_table(run, policies, split="test")
     except SandboxError as error:
-        if champion == ladder.default.id:
-            raise
         note = f"design {champion} was chosen, but its policy failed on the test days: {error}"
-        return write_up(
-            run,
-            reason,
-            finalists,
-            champion=ladder.default.id,
-            naive=naive,
-            checks=checks,
-            notes=(note,),
-        )
-    results = _results(run, table, champion=champion, simulated=_simulated(run, policies))
+        return _kept_default(run, end, notes=(note,))
+    simulated = _simulated(run, policies)
+    scores = final_test.final_scores(
+        _trainings(table, simulated), ladder.rule, cells=simulated.cells, days=table.days
+    )
+    facts = {**run.facts, "test_days": table.days, "orders": table.orders}
+    results = replace(
+        _results(run, end, table, champion=champion),
+        final_metrics=final_test.final_metrics(table.methods, scores),
+        dynamic=simulated.methods,
+        test_openings=openings,
+        data=from_plain(DataFacts, facts),
+        scores=scores.over_TWAP,
+        score_by_day=scores.by_day,
+    )
+    return replace(results, verdict=final_test.verdict(results))
+
+
+def _kept_default(run: Run, end: SearchEnd, notes: Sequence[str] = ()) -> RunResults:
+    """No design took the default's place: its table is that of the validation days, and days that
+    are sealed stay so.
+    """
+    default = run.search.ladder.default.id
+    policies = _policies(run, {STRONG: default, NAIVE_METHOD: end.naive})
+    save_policy(run, default)
+    run.say("no design is ahead of the default: the test days stay sealed")
+    table = _history_table(run, policies, split="valid")
+    results = _results(run, end, table, champion=default)
     results = replace(
         results,
-        stop_reason=reason,
-        test_openings=openings,
-        finalists=final_test.finalists_table(ladder, finalists),
-        fraud_checks=checks,
-        notes=(*_frauds(checks), *notes, *table.notes),
+        final_metrics=final_test.kept_metrics(table.methods),
+        outcome=NO_IMPROVEMENT if results.designs.scored else NO_VALID_DESIGN,
+        measured_on=VALIDATION_DAYS,
+        stop_reason=end.reason.replace(CONVERGED, NO_IMPROVEMENT),
+        test_openings=run.archive.test_openings(),
+        data=from_plain(DataFacts, {**run.facts, "orders": table.orders}),
+        notes=(*notes, *results.notes),
     )
-    verdict = final_test.verdict(results, ladder.climbed[champion], ladder.default.id)
-    return replace(results, verdict=verdict)
+    return replace(results, verdict=final_test.verdict(results))
 
 
 def _frauds(checks: Mapping[str, FraudCheck]) -> list[str]:
@@ -106,29 +124,35 @@ def _frauds(checks: Mapping[str, FraudCheck]) -> list[str]:
     return found
 
 
-def _results(
-    run: Run, table: TestTable, *, champion: str, simulated: SimulatedTables
-) -> RunResults:
-    """The record of everything but the words: tables, choice, costs and origin."""
+def _history_table(
+    run: Run, policies: final_tables.Policies, *, split: Literal["valid", "test"]
+) -> TestTable:
+    pool = run.training_pool
+    return pool.with_retries(
+        lambda: final_tables.history_table(
+            run.config,
+            policies,
+            seal=run.seal,
+            benchmark=run.benchmark,
+            split=split,
+            say=run.say,
+        )
+    )
+
+
+def _results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) -> RunResults:
+    """What every run states, whichever days its table rests on: choice, costs and origin."""
     ladder, config, used = run.search.ladder, run.config, run.budget.usage()
     selection = final_test.selection(ladder, champion, proposed=run.search.proposed)
-    is_default = champion == ladder.default.id
-    scores = final_test.final_scores(
-        _trainings(table, simulated),
-        ladder.rule,
-        cells=simulated.cells,
-        days=table.days,
-        is_default=is_default,
-    )
-    facts = {**run.facts, "test_days": table.days, "orders": table.orders}
     return RunResults(
-        final_metrics=final_test.final_metrics(table.methods, scores, is_default=is_default),
         best=champion,
         baselines=table.methods,
-        dynamic=simulated.methods,
         designs=DesignCounts(**run.search.counts()),
+        stop_reason=end.reason,
         spa_p=selection.spa_p_over_twap,
         selection=selection,
+        finalists=final_test.finalists_table(ladder, end.finalists),
+        fraud_checks=end.checks,
         learning=final_test.learning(ladder, champion),
         seeds=SeedsUsed(config.seed, tuple(config.rungs.last.training_seeds)),
         seal=SealUsed(run.seal.origin, run.seal.text),
@@ -141,11 +165,9 @@ def _results(
             tokens_out=used.tokens_out,
             usd=used.usd,
         ),
-        data=from_plain(DataFacts, facts),
         config=to_dict(config),
+        notes=(*_frauds(end.checks), *table.notes),
         checks=table.checks,
-        scores=scores.over_TWAP,
-        score_by_day=scores.by_day,
         by_day=table.by_day,
         paths=table.paths,
         version=__version__,

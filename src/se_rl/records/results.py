@@ -25,6 +25,15 @@ NAIVE_METHOD = "PPO naive"
 """Names of the learned methods in the tables: the best design, the default one, and the one with a
 naive reward.
 """
+ACCEPTED = "accepted"
+NO_VALID_DESIGN = "no valid design"
+NO_IMPROVEMENT = "no improvement found"
+"""How a search can end: with a design that is ahead of the default at the last rung, without any
+design that could be scored, or with the default kept. The sealed days are opened for the first.
+"""
+TEST_DAYS = "sealed test days"
+VALIDATION_DAYS = "validation days"
+"""The days that a table of methods rests on."""
 TWAP = "TWAP"
 BOUND = "foresight bound"
 """The row that knows the future: a bound, not a policy."""
@@ -75,6 +84,7 @@ class MethodRow(OrderMetrics):
 class FinalMetrics:
     """Our design on the sealed test days, over TWAP and over the default PPO.
 
+    Where the default was kept these are its own figures on the validation days, and gains of 0.
     `score` and `score_over_default` are gain less risk on these days and on fresh simulated orders.
     """
 
@@ -242,8 +252,10 @@ class RunTimes:
 class RunResults:
     """Everything that a finished run states; what is written as results.json.
 
-    `scores` has the score over TWAP of every learned method, `score_by_day` the same as the mean of
-    as many numbers as there are test days: what comparisons of runs are paired by.
+    `outcome` is one of accepted, no valid design, no improvement found; `measured_on` says which
+    days `baselines` and `final_metrics` rest on. `scores` has the score over TWAP of every learned
+    method, `score_by_day` the same as the mean of as many numbers as there are test days: what
+    comparisons of runs are paired by. They are empty where the sealed days were not opened.
     """
 
     schema_version: int = RESULTS_VERSION
@@ -253,6 +265,8 @@ class RunResults:
     dynamic: Mapping[str, Mapping[str, SimulatedRow]] = field(default_factory=dict)
     designs: DesignCounts = field(default_factory=DesignCounts)
     stop_reason: str = ""
+    outcome: str = ACCEPTED
+    measured_on: str = TEST_DAYS
     test_openings: int = 0
     spa_p: float = math.nan
     selection: Selection = field(default_factory=Selection)
@@ -275,6 +289,11 @@ class RunResults:
     code_hash: str = ""
     times: RunTimes = field(default_factory=RunTimes)
     verdict: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the search found a design that took the default's place."""
+        return self.outcome == ACCEPTED
 
     def finalist(self, name: str) -> FinalistRow | None:
         """How a design stands at the last rung; None where it did not come so far."""

@@ -1,4 +1,4 @@
-"""`se-rl compare` in the terminal: what may be said, each run, the arms over their seeds, and the
+"""`se-rl compare` in the terminal: what may be said, each run, the groups over their seeds, and the
 tests between them.
 """
 
@@ -10,46 +10,49 @@ from rich.console import Console
 
 from se_rl.report.console import say, stdout_console, text_table
 from se_rl.report.numbers import interval, number, p_value, signed
-from se_rl.scoring.comparison import ArmDifference, ArmResult, ComparedRun, Comparison
+from se_rl.scoring.comparison import ComparedRun, Comparison, GroupDifference, GroupResult
 
 RUN_COLUMNS = (
-    "run",
-    "arm",
     "seed",
-    "data",
     "designs",
+    "outcome",
     "valid",
     "test PA",
     "PA over default",
     "score over default",
     "95 % CI",
 )
-ARM_COLUMNS = ("arm", "runs", "score", "95 % CI", "by seed", "PA")
-TEST_COLUMNS = ("arms", "difference", "95 % CI", "p")
+GROUP_COLUMNS = ("runs", "accepted", "score", "95 % CI", "by seed", "PA")
+TEST_COLUMNS = ("groups", "difference", "95 % CI", "p")
 
 
 def print_comparison(comparison: Comparison, *, console: Console | None = None) -> None:
     """Print runs side by side, what may be said of them first."""
     console = console or stdout_console()
     say(console, comparison.sentence, style="bold")
-    console.print(text_table("runs, bps", RUN_COLUMNS, map(_run, comparison.runs)))
-    arms = map(_arm, comparison.groups)
-    console.print(text_table("arms over the default, bps", ARM_COLUMNS, arms))
+    by = ", ".join(comparison.by)
+    console.print(text_table("runs, bps", ("run", by, *RUN_COLUMNS), map(_run, comparison.runs)))
+    groups = map(_group, comparison.groups)
+    console.print(text_table("groups over the default, bps", (by, *GROUP_COLUMNS), groups))
     if comparison.tests:
         tests = map(_test, comparison.tests)
-        console.print(text_table("differences between arms in score, bps", TEST_COLUMNS, tests))
+        console.print(text_table("differences between groups in score, bps", TEST_COLUMNS, tests))
     fair = "" if comparison.equal_budget else "; the runs' BUDGETS DIFFER: this is no fair test"
     say(console, comparison.basis, style="dim")
-    say(console, f"SPA p that no arm beats TWAP: {p_value(comparison.spa_p)}{fair}", style="dim")
+    say(
+        console,
+        f"SPA p that no group beats the default: {p_value(comparison.spa_p)}{fair}",
+        style="dim",
+    )
 
 
 def _run(run: ComparedRun) -> tuple[Any, ...]:
     return (
         run.name,
-        run.arm,
+        run.group,
         run.seed,
-        run.data,
         run.designs.proposed,
+        run.outcome,
         signed(run.score_valid),
         number(run.final.PA),
         signed(run.over_default.mean),
@@ -58,12 +61,18 @@ def _run(run: ComparedRun) -> tuple[Any, ...]:
     )
 
 
-def _arm(arm: ArmResult) -> tuple[Any, ...]:
-    by_seed = ", ".join(map(signed, arm.by_seed))
-    pa = signed(arm.over_default)
-    return arm.arm, arm.runs, signed(arm.mean), interval(arm.ci95), by_seed, pa
+def _group(one: GroupResult) -> tuple[Any, ...]:
+    return (
+        one.group,
+        one.runs,
+        one.accepted,
+        signed(one.mean),
+        interval(one.ci95),
+        ", ".join(map(signed, one.by_seed)),
+        signed(one.over_default),
+    )
 
 
-def _test(test: ArmDifference) -> tuple[str, ...]:
+def _test(test: GroupDifference) -> tuple[str, ...]:
     names = f"{test.a} - {test.b}"
     return names, signed(test.difference), interval(test.ci95), p_value(test.p)

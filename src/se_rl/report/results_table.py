@@ -56,7 +56,7 @@ def print_results(
     say(console, results.verdict, style="bold")
     warn_synthetic(console, synthetic=results.data.synthetic)
     methods = [_method(name, row) for name, row in results.baselines.items()]
-    console.print(text_table("sealed test days, bps", METHOD_COLUMNS, methods, strong=OURS))
+    console.print(text_table(f"{results.measured_on}, bps", METHOD_COLUMNS, methods, strong=OURS))
     simulated = []
     for size, rows in results.dynamic.items():
         simulated += [_simulated(f"{name}, {size}", row) for name, row in rows.items()]
@@ -118,11 +118,12 @@ def _simulated(name: str, row: SimulatedRow) -> tuple[str, ...]:
 def _small_print(results: RunResults) -> Iterator[str]:
     """What stands behind the tables, one fact or two a line."""
     gain, specific = results.final_metrics.over_default, results.final_metrics.over_default_specific
-    yield (
-        f"best design {results.best}: price advantage {signed(gain.mean)} bps over the default "
-        f"{interval(gain.ci95)} on the test days, specific part {signed(specific.mean)} "
-        f"{interval(specific.ci95)}"
-    )
+    if results.is_accepted:
+        yield (
+            f"best design {results.best}: price advantage {signed(gain.mean)} bps over the default "
+            f"{interval(gain.ci95)} on the test days, specific part {signed(specific.mean)} "
+            f"{interval(specific.ci95)}"
+        )
     cells = results.final_metrics.score.cells
     if len(cells) > 1:
         said = ", ".join(f"{name} {signed(cell.mean)}" for name, cell in cells.items())
@@ -132,7 +133,8 @@ def _small_print(results: RunResults) -> Iterator[str]:
     chosen = results.selection
     yield (
         f"selection: {chosen.tried} tried, luck alone lifts the best by about "
-        f"{number(chosen.hurdle_bps)} bps; SPA p {p_value(chosen.spa_p_over_default)}"
+        f"{number(chosen.hurdle_bps)} bps; SPA p that no design beats the default on validation "
+        f"{p_value(chosen.spa_p_over_default)}"
     )
     trainings = ", ".join(map(str, results.seeds.trainings))
     yield (

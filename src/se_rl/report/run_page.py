@@ -159,20 +159,22 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     return [
         *tiles,
         (
-            "SPA p",
+            "SPA p: none beats TWAP",
             p_value(results.spa_p),
-            "that no method beats TWAP, the choice among them counted",
+            f"test of the {results.selection.scored} scored designs together on validation: how "
+            "likely such scores are if none of them beats TWAP, the choice among them counted",
         ),
         (
-            "SPA p over default",
+            "SPA p: none beats the default",
             p_value(results.selection.spa_p_over_default),
-            "that no design beats the default, the choice counted",
+            "the same test against the default design",
         ),
         ("seeds", str(len(results.seeds.trainings)), "trainings of each finalist"),
         (
             "test openings",
             str(results.test_openings),
-            "how often the sealed days were looked at; only the first look is unbiased",
+            "how often the sealed days were looked at; only the first look is unbiased, and a "
+            "search that kept the default has none",
         ),
     ]
 

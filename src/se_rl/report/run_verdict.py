@@ -33,17 +33,18 @@ def read_verdict(run: RunRecord) -> RunVerdict:
 
 def final_verdict(results: RunResults) -> RunVerdict:
     """What the sealed test says of the best design against the default."""
+    if not results.is_accepted:
+        return _kept_default(results)
     metrics, chosen = results.final_metrics, results.selection
     score = metrics.score_over_default
     low, high = score.score.ci95
-    # the default gains exactly nothing over itself
-    is_other = score.score.has_interval and low < high
+    has_width = score.score.has_interval and low < high
     said = [_interval_in_words(results)]
     said.append(
         f"Over TWAP, specific to the symbols {signed(metrics.over_TWAP_specific.mean)}, "
         f"common market timing {signed(metrics.over_TWAP_common.mean)}."
     )
-    if is_other:
+    if has_width:
         said.append(
             f"Over the default, on history {signed(score.history.mean)} "
             f"(gain {signed(score.specific.mean)}, risk {signed(-score.risk_cost)}), "
@@ -61,6 +62,19 @@ def final_verdict(results: RunResults) -> RunVerdict:
     return RunVerdict(_state(results), results.verdict, " ".join(filter(None, said)))
 
 
+def _kept_default(results: RunResults) -> RunVerdict:
+    """No design took the default's place; its figures are those of the validation days."""
+    metrics = results.final_metrics
+    low, high = metrics.over_TWAP.ci95
+    said = [
+        f"On the {results.measured_on} the default gains {signed(metrics.over_TWAP.mean)} bps "
+        f"{interval((low, high))} over TWAP."
+    ]
+    if results.data.synthetic:
+        said.append(ON_SYNTHETIC)
+    return RunVerdict("open", results.verdict, " ".join(said))
+
+
 def _state(results: RunResults) -> str:
     low, high = results.final_metrics.score_over_default.score.ci95
     if low > 0:
@@ -76,8 +90,7 @@ def _interval_in_words(results: RunResults) -> str:
         return "The interval excludes 0, on days that the search never saw."
     if state == "worse":
         return "The interval is below 0."
-    is_other = gain.ci95[0] < gain.ci95[1]
-    return "The interval contains 0: this cannot be told from luck." if is_other else ""
+    return "The interval contains 0: this cannot be told from luck."
 
 
 def _so_far(run: RunRecord) -> RunVerdict:

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from se_rl.records.archive import Archive
+from se_rl.records.entries import DEFAULT
 from se_rl.records.plain import from_plain
 from se_rl.records.results import DataFacts, DesignCounts
 from se_rl.records.run_folder import RunFolder
@@ -80,7 +81,7 @@ def show_run(folder: Path) -> RunGlance:
         iteration=iteration.get("iteration", 0),
         iterations=(started.get("config") or {}).get("iterations"),
         best=next((row.id for row in rows if row.verdict == BEST), ""),
-        text=iteration.get("text", "") or estimate.get("text", ""),
+        text=finished.get("text", "") or iteration.get("text", "") or estimate.get("text", ""),
         counts=_counts([row for row in rows if row.iteration], repeated),
         calls=CallTotals(
             sum(call.proposals for call in calls),
@@ -101,7 +102,7 @@ def print_run(run: RunGlance, *, console: Console | None = None) -> None:
     say(console, f"{run.folder}: {run.status}", style="bold")
     say(console, f"{run.data.name}, {run.llm}, seed {run.seed}; iteration {run.iteration}{of}")
     best = next((row for row in run.designs if row.id == run.best), None)
-    say(console, f"best: {best.id} {_over_default(best)}" if best else "best: none yet")
+    say(console, f"best: {_best(best)}")
     say(console, run.text)
     console.print(design_table(run.designs[:SHOWN_DESIGNS], width=console.width))
     more = len(run.designs) - SHOWN_DESIGNS
@@ -119,8 +120,13 @@ def open_record(folder: Path) -> Archive:
     return Archive.open(RunFolder(folder).archive, read_only=True)
 
 
-def _over_default(row: DesignRow) -> str:
-    return f"{score_text(row)} bps over the default"
+def _best(row: DesignRow | None) -> str:
+    """The best design and its score, in words."""
+    if row is None:
+        return "none yet"
+    if row.operator == DEFAULT:
+        return f"{row.id}, the default"
+    return f"{row.id} {score_text(row)} bps over the default"
 
 
 def _last(archive: Archive, kind: str) -> Mapping[str, Any]:

@@ -1,20 +1,23 @@
-"""Runs side by side: arms over their seeds, with intervals, and the test that corrects for having
-looked at several.
+"""Runs side by side: groups of equal settings over their seeds, with intervals, and the test that
+corrects for having looked at several.
+
+What is compared is the gain over the default of the same run. A run that kept the default gains
+nothing on any day, and its sealed days were not opened.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from se_rl.records.gains import Bounds, Gain
 from se_rl.records.results import (
+    ACCEPTED,
     OURS,
     STRONG,
     DesignCounts,
@@ -22,34 +25,25 @@ from se_rl.records.results import (
     LearningCurve,
     RunResults,
 )
-from se_rl.scoring.comparable import comparable_results
+from se_rl.scoring.comparable import comparable_results, have_equal_budgets
+from se_rl.scoring.run_groups import RunGroup, RunGroups, arm_of, run_groups
 from se_rl.scoring.score import Array, Contributions, Stratum
 from se_rl.scoring.sealed_draws import difference, over_draws
-from se_rl.scoring.statistics import Estimate, clustered_mean, spa_p_value
+from se_rl.scoring.statistics import Estimate, clustered_mean, spa_against_nothing
 from se_rl.seal import seal_digest
 
-BUDGET = (
-    "iterations",
-    "parents",
-    "siblings",
-    "promoted",
-    "finalists",
-    "work",
-    "seeds",
-    "max_designs",
-)
-"""Settings that must be equal for a fair comparison of arms."""
 LEVEL = 0.05
 
 
 @dataclass(frozen=True)
 class ComparedRun:
     """One run of a comparison; gains `over_default` are price advantages, `score_over_default` is
-    gain less risk. `score_by_day` is the score over TWAP as a mean over test days, `seal` the
-    digest of the run's seal.
+    gain less risk. `gain_by_day` is that score over the default as a mean over test days, `seal`
+    the digest of the run's seal, `outcome` how its search ended.
     """
 
     name: str
+    group: str
     arm: str
     seed: int
     data: str
@@ -64,17 +58,20 @@ class ComparedRun:
     tokens: int
     minutes: float
     spa_p: float
-    score_by_day: Mapping[str, tuple[float, ...]]
+    gain_by_day: tuple[float, ...]
     seal: str = ""
+    outcome: str = ""
+    days_of: str = ""
 
 
 @dataclass(frozen=True)
-class ArmResult:
-    """An arm over its seeds: the mean score over the default with the errors of days and of runs
-    together; `over_default` is the mean price advantage over it.
+class GroupResult:
+    """A group over its seeds: the mean score over the default with the errors of days and of runs
+    together; `over_default` is the mean price advantage over it, `accepted` the runs that found a
+    design.
     """
 
-    arm: str
+    group: str
     runs: int
     mean: float
     ci95: Bounds
@@ -83,11 +80,12 @@ class ArmResult:
     score_valid: float
     simulated: float
     tokens: float
+    accepted: int
 
 
 @dataclass(frozen=True)
-class ArmDifference:
-    """What arm `a` scores over arm `b`: paired by test day where the runs have the same days."""
+class GroupDifference:
+    """What group `a` scores over group `b`: paired by test day where the runs have the same days."""
 
     a: str
     b: str
@@ -98,103 +96,87 @@ class ArmDifference:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs on the same data side by side; `sentence` is what may be said of them, `basis` says what
-    their errors rest on."""
+    """Runs side by side, grouped `by` what differs between them; `sentence` is what may be said of
+    them, `basis` says what their errors rest on, `unlike` names settings of the task that differ.
+    """
 
     runs: tuple[ComparedRun, ...] = ()
-    groups: tuple[ArmResult, ...] = ()
-    tests: tuple[ArmDifference, ...] = ()
+    by: tuple[str, ...] = ()
+    groups: tuple[GroupResult, ...] = ()
+    tests: tuple[GroupDifference, ...] = ()
     spa_p: float = math.nan
     sentence: str = ""
     equal_budget: bool = True
     basis: str = ""
+    unlike: tuple[str, ...] = ()
 
 
 PAIRED = "paired by test day: all runs have the same test days"
 
 
-def arm_of(config: Mapping[str, Any]) -> str:
-    """What a run's settings leave of the whole: the name of its arm."""
-    off = [name for name in ("hle", "lle") if not config[name]]
-    parts = ["no-dek"] if len(off) == 2 else [f"no-{name}" for name in off]
-    if config["arm"] != "full":  # the controls have no enhancement to leave out
-        parts = [str(config["arm"])]
-    if not config["imagine"]:
-        parts.append("no-imagine")
-    if config["worlds"] != "both":
-        parts.append(f"{config['worlds']}-only")
-    return " ".join(parts) or "full"
-
-
 def compare(places: Sequence[Path]) -> Comparison:
-    """Finished runs on the same data: each one, the arms over their seeds, their differences, SPA.
+    """Finished runs: each one, groups of equal settings over their seeds, their differences, SPA.
 
-    Runs on a synthetic set with different seals have different test days: they are compared over
-    runs, without SPA.
+    Groups on the same test days are paired by day. Runs on a synthetic set with different seals
+    have different test days: they are compared over runs, without SPA. Groups on other data stand
+    side by side without a test.
     """
     results = comparable_results(places)
-    same_days = all(run.data.sha256 == results[0].data.sha256 for run in results)
-    rows = [_compared(run, place) for run, place in zip(results, places, strict=True)]
-    by_arm: dict[str, list[ComparedRun]] = {}
+    grouping = run_groups(results)
+    rows = []
+    for run, place, group in zip(results, places, grouping.groups, strict=True):
+        rows.append(_compared(run, place, group=group))
+    rows = _with_idle_days(rows, results)
+    by_group: dict[str, list[ComparedRun]] = {}
     for row in rows:
-        by_arm.setdefault(row.arm, []).append(row)
-    if not same_days:
-        return _over_runs(by_arm, rows, equal_budget=_have_equal_budgets(results))
-    days = {arm: _mean_by_day(own) for arm, own in by_arm.items()}
-    tests = [_difference(a, b, days[a] - days[b]) for a, b in combinations(days, 2)]
-    groups = [_arm_result(arm, own) for arm, own in by_arm.items()]
-    columns = np.stack(list(days.values()), axis=1)  # [day, arm]
-    return Comparison(
-        runs=tuple(rows),
-        groups=tuple(groups),
-        tests=tuple(tests),
-        spa_p=spa_p_value(np.zeros(len(columns)), columns),
-        sentence=_sentence(groups, tests),
-        equal_budget=_have_equal_budgets(results),
-        basis=PAIRED,
-    )
-
-
-def _have_equal_budgets(results: Sequence[RunResults]) -> bool:
-    budgets = {tuple(str(run.config[key]) for key in BUDGET) for run in results}
-    return len(budgets) == 1
-
-
-def _over_runs(
-    by_arm: Mapping[str, Sequence[ComparedRun]], rows: Sequence[ComparedRun], *, equal_budget: bool
-) -> Comparison:
-    """Runs whose test days are different draws: the gain of each is one number of its arm."""
-    found: dict[str, Estimate] = {}
-    groups = []
-    for arm, own in by_arm.items():
-        gains = [row.score_over_default for row in own]
-        seals = [row.seal for row in own]
-        one = over_draws(gains, seals, days=len(own[0].score_by_day[OURS]))
-        found[arm] = one
-        groups.append(_arm_of_runs(arm, own, mean=one.mean, ci95=one.ci95))
+        by_group.setdefault(row.group, []).append(row)
+    groups = [_group_result(name, own) for name, own in by_group.items()]
     tests = []
-    for a, b in combinations(found, 2):
-        gap = difference(found[a], found[b])
-        tests.append(ArmDifference(a, b, gap.mean, gap.ci95, gap.p_value))
-    draws = len({row.seal for row in rows})
+    for a, b in combinations(by_group, 2):
+        if by_group[a][0].data == by_group[b][0].data:
+            tests.append(_difference(by_group[a], by_group[b]))
     return Comparison(
         runs=tuple(rows),
+        by=grouping.by,
         groups=tuple(groups),
         tests=tuple(tests),
+        spa_p=_spa(by_group) if _share_days(rows) else math.nan,
         sentence=_sentence(groups, tests),
-        equal_budget=equal_budget,
-        basis=f"over runs, not paired by day: {draws} seals, so {draws} draws of the test days",
+        equal_budget=have_equal_budgets(results),
+        basis=_basis(rows, grouping),
+        unlike=grouping.unlike,
     )
 
 
-def _compared(run: RunResults, place: Path) -> ComparedRun:
+def _basis(rows: Sequence[ComparedRun], grouping: RunGroups) -> str:
+    """What the errors of groups and differences rest on."""
+    sets = len({row.data for row in rows})
+    if _share_days(rows):
+        said = PAIRED
+    elif sets > 1:
+        said = f"{sets} data sets: groups on different ones are not tested against each other"
+    else:
+        draws = len({row.seal for row in rows})
+        said = f"over runs, not paired by day: {draws} seals, so {draws} draws of the test days"
+    if grouping.unlike:
+        said += f"; scores are of different tasks ({', '.join(grouping.unlike)})"
+    return said
+
+
+def _share_days(rows: Sequence[ComparedRun]) -> bool:
+    """Whether all runs have the same test days."""
+    return len({row.days_of for row in rows}) == 1
+
+
+def _compared(run: RunResults, place: Path, *, group: RunGroup) -> ComparedRun:
     best = run.finalist(run.best)
     score = run.final_metrics.score_over_default
     return ComparedRun(
         name=str(place),
+        group=group.name,
         arm=arm_of(run.config),
         seed=run.seeds.search,
-        data=run.data.name,
+        data=group.data,
         designs=run.designs,
         score_valid=best.score if best else 0.0,
         final=run.final_metrics,
@@ -206,66 +188,99 @@ def _compared(run: RunResults, place: Path) -> ComparedRun:
         tokens=run.llm.tokens_in + run.llm.tokens_out,
         minutes=run.times.minutes,
         spa_p=run.spa_p,
-        score_by_day={name: run.score_by_day[name] for name in (OURS, STRONG)},
+        gain_by_day=_gain_by_day(run),
         seal=seal_digest(run.seal.text),
+        outcome=run.outcome,
+        days_of=group.days,
     )
 
 
-def _mean_by_day(rows: Sequence[ComparedRun]) -> Array:
-    """Our design's score by test day, the mean of an arm's runs."""
-    return np.mean([row.score_by_day[OURS] for row in rows], axis=0)
+def _gain_by_day(run: RunResults) -> tuple[float, ...]:
+    """The score over the default by test day; none where the default was kept."""
+    if not run.is_accepted:
+        return ()
+    by_day = run.score_by_day
+    return tuple((np.array(by_day[OURS]) - np.array(by_day[STRONG])).tolist())
 
 
-def _arm_result(arm: str, rows: Sequence[ComparedRun]) -> ArmResult:
-    """An arm over its seeds; three searches that found the same design had one
-    chance, not three.
-    """
+def _with_idle_days(
+    rows: Sequence[ComparedRun], results: Sequence[RunResults]
+) -> list[ComparedRun]:
+    """The rows, where a run that kept the default gains nothing on any of its test days."""
+    opened: dict[str, int] = {}
+    for row in rows:
+        opened[row.days_of] = max(opened.get(row.days_of, 0), len(row.gain_by_day))
+    found = []
+    for row, run in zip(rows, results, strict=True):
+        days = opened[row.days_of] or run.data.test_days or 2
+        found.append(row if run.is_accepted else replace(row, gain_by_day=(0.0,) * days))
+    return found
+
+
+def _gains(rows: Sequence[ComparedRun]) -> Array:
+    """[run, day]: the scores over the default."""
+    return np.array([row.gain_by_day for row in rows])
+
+
+def _spa(by_group: Mapping[str, Sequence[ComparedRun]]) -> float:
+    """The chance that no group beats the default, corrected for having looked at all of them."""
+    return spa_against_nothing([_gains(rows).mean(axis=0) for rows in by_group.values()])
+
+
+def _estimate(rows: Sequence[ComparedRun]) -> Estimate:
+    """A group's mean score; three searches that found the same design had one chance, not three."""
+    if not _share_days(rows):
+        gains = [row.score_over_default for row in rows]
+        return over_draws(gains, [row.seal for row in rows], days=len(rows[0].gain_by_day))
     if len(rows) == 1:
         alone = rows[0].score_over_default
-        return _arm_of_runs(arm, rows, mean=alone.mean, ci95=alone.ci95)
-    ours = np.array([row.score_by_day[OURS] for row in rows])  # [run, day]
-    strong = np.array([row.score_by_day[STRONG] for row in rows])
-    found = Contributions((Stratum("static", "score", 1.0, ours - strong),)).estimate()
-    return _arm_of_runs(arm, rows, mean=found.mean, ci95=found.ci95)
+        return Estimate(alone.mean, alone.se, len(rows[0].gain_by_day))
+    return Contributions((Stratum("static", "score", 1.0, _gains(rows)),)).estimate()
 
 
-def _arm_of_runs(arm: str, rows: Sequence[ComparedRun], *, mean: float, ci95: Bounds) -> ArmResult:
-    return ArmResult(
-        arm=arm,
+def _group_result(name: str, rows: Sequence[ComparedRun]) -> GroupResult:
+    found = _estimate(rows)
+    alone = rows[0].score_over_default
+    return GroupResult(
+        group=name,
         runs=len(rows),
-        mean=mean,
-        ci95=ci95,
+        mean=found.mean,
+        ci95=alone.ci95 if len(rows) == 1 else found.ci95,
         by_seed=tuple(row.score_over_default.mean for row in rows),
         over_default=float(np.mean([row.over_default.mean for row in rows])),
         score_valid=float(np.mean([row.score_valid for row in rows])),
         simulated=float(np.mean([row.simulated_over_default for row in rows])),
         tokens=float(np.mean([row.tokens for row in rows])),
+        accepted=sum(row.outcome == ACCEPTED for row in rows),
     )
 
 
-def _difference(a: str, b: str, by_day: Array) -> ArmDifference:
-    # The mean of three equal runs is not that of two to the last bit.
-    rounded = np.round(by_day, 9)
-    found = clustered_mean(rounded, np.arange(len(rounded)))
-    return ArmDifference(a, b, found.mean, found.ci95, found.p_value)
+def _difference(a: Sequence[ComparedRun], b: Sequence[ComparedRun]) -> GroupDifference:
+    if _share_days([*a, *b]):
+        # The mean of three equal runs is not that of two to the last bit.
+        by_day = np.round(_gains(a).mean(axis=0) - _gains(b).mean(axis=0), 9)
+        found = clustered_mean(by_day, np.arange(len(by_day)))
+    else:
+        found = difference(_estimate(a), _estimate(b))
+    return GroupDifference(a[0].group, b[0].group, found.mean, found.ci95, found.p_value)
 
 
-def _sentence(groups: Sequence[ArmResult], tests: Sequence[ArmDifference]) -> str:
+def _sentence(groups: Sequence[GroupResult], tests: Sequence[GroupDifference]) -> str:
     """Who is ahead, and whether that is shown: a control that wins is named first."""
     best = max(groups, key=lambda group: group.mean)
     gain = f"a score of {best.mean:+.2f} bps over the default PPO on test days"
     if len(groups) == 1:
-        return f"{best.arm}: {gain}, {best.runs} runs"
+        return f"{best.group}: {gain}, {best.runs} runs"
     if best.mean <= 0.0:
-        return "no arm found a design that is ahead of the default PPO on test days"
+        return "no group found a design that is ahead of the default PPO on test days"
     beaten = []
     for test in tests:
-        if best.arm in (test.a, test.b) and test.p < LEVEL / len(tests):
-            beaten.append(test.b if test.a == best.arm else test.a)
-    tail = "; no difference between arms is shown"
+        if best.group in (test.a, test.b) and test.p < LEVEL / len(tests):
+            beaten.append(test.b if test.a == best.group else test.a)
+    tail = "; no difference between groups is shown"
     if beaten:
         tail = f"; shown against {', '.join(beaten)} (Bonferroni)"
     if not best.ci95[0] > 0.0:
-        lead = f"no arm is shown to beat the default; the highest mean is that of {best.arm}"
+        lead = f"no group is shown to beat the default; the highest mean is that of {best.group}"
         return f"{lead}, {gain}{tail}"
-    return f"{best.arm} is ahead with {gain}{tail}"
+    return f"{best.group} is ahead with {gain}{tail}"

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.records.entries import Candidate, Evaluation
+from se_rl.records.entries import Evaluation
 from se_rl.records.gains import NO_GAIN, NO_SCORE_GAIN, Gain, ScoreSummary
 from se_rl.records.results import (
+    NO_VALID_DESIGN,
     OURS,
     STRONG,
     FinalistRow,
@@ -43,7 +44,7 @@ from se_rl.scoring.statistics import (
     clustered_mean,
     combined,
     selection_hurdle,
-    spa_p_value,
+    spa_against_nothing,
 )
 
 SPA_UNITS = 250
@@ -65,12 +66,8 @@ def final_scores(
     *,
     cells: Sequence[str],
     days: int,
-    is_default: bool,
 ) -> FinalScores:
-    """Every learned method's score over TWAP, and ours over the default PPO, training by training.
-
-    Where ours is the default it gains exactly nothing.
-    """
+    """Every learned method's score over TWAP, and ours over the default PPO, training by training."""
     over_twap = {}
     for name, own in trainings.items():
         over_twap[name] = score_summary(own, rule, cells=cells)
@@ -78,34 +75,44 @@ def final_scores(
     ours, strong = trainings[OURS][:n], trainings[STRONG][:n]
     both = contributions([*ours, *strong], rule)
     parts = {OURS: both.part(slice(0, n)), STRONG: both.part(slice(n, 2 * n))}
-    over_default = NO_SCORE_GAIN
-    if not is_default:
-        over_default = score_summary(ours, rule, other=strong, cells=cells)
+    over_default = score_summary(ours, rule, other=strong, cells=cells)
     by_day = {name: tuple(part.spread_over(days).tolist()) for name, part in parts.items()}
     return FinalScores(over_twap, over_default, by_day)
 
 
-def final_metrics(
-    methods: Mapping[str, MethodRow], scores: FinalScores, *, is_default: bool
-) -> FinalMetrics:
-    """Our row of the test days, and what it gains over the default PPO: exactly nothing where it is
-    the default.
-    """
-    ours, strong = methods[OURS], methods[STRONG]
-    return FinalMetrics(
-        PA=ours.PA,
-        PA_std=ours.PA_std,
-        WR=ours.WR,
-        GLR=ours.GLR,
-        AFI=ours.AFI,
-        ci95=ours.ci95,
-        over_TWAP=ours.over_TWAP,
-        over_TWAP_specific=ours.over_TWAP_specific,
-        over_TWAP_common=ours.over_TWAP_common,
-        over_default=NO_GAIN if is_default else strong.ours_over or Gain(),
-        over_default_specific=NO_GAIN if is_default else strong.ours_over_specific or Gain(),
+def final_metrics(methods: Mapping[str, MethodRow], scores: FinalScores) -> FinalMetrics:
+    """Our row of the test days, and what it gains over the default PPO."""
+    strong = methods[STRONG]
+    return replace(
+        _metrics_of(methods[OURS]),
+        over_default=strong.ours_over or Gain(),
+        over_default_specific=strong.ours_over_specific or Gain(),
         score=scores.over_TWAP[OURS],
         score_over_default=scores.over_default,
+    )
+
+
+def kept_metrics(methods: Mapping[str, MethodRow]) -> FinalMetrics:
+    """The row of the default where it was kept: over itself it gains exactly nothing."""
+    return replace(
+        _metrics_of(methods[STRONG]),
+        over_default=NO_GAIN,
+        over_default_specific=NO_GAIN,
+        score_over_default=NO_SCORE_GAIN,
+    )
+
+
+def _metrics_of(row: MethodRow) -> FinalMetrics:
+    return FinalMetrics(
+        PA=row.PA,
+        PA_std=row.PA_std,
+        WR=row.WR,
+        GLR=row.GLR,
+        AFI=row.AFI,
+        ci95=row.ci95,
+        over_TWAP=row.over_TWAP,
+        over_TWAP_specific=row.over_TWAP_specific,
+        over_TWAP_common=row.over_TWAP_common,
     )
 
 
@@ -142,8 +149,8 @@ def selection(ladder: Ladder, champion: str, *, proposed: int) -> Selection:
         scored=len(over_twap),
         hurdle_bps=hurdle,
         score_minus_hurdle_bps=standing.score - hurdle if standing else float("nan"),
-        spa_p_over_twap=_spa(over_twap),
-        spa_p_over_default=_spa(over_default),
+        spa_p_over_twap=spa_against_nothing(over_twap),
+        spa_p_over_default=spa_against_nothing(over_default),
         on="validation days and simulated episodes of the search, score",
     )
 
@@ -175,17 +182,6 @@ def _units(found: Contributions) -> int:
     units = [stratum.values.shape[1] for stratum in found.strata]
     days = units[0] if found.strata[0].world == "static" else 0
     return max(days, min(SPA_UNITS, sum(units)))
-
-
-def _spa(columns: Sequence[Array]) -> float:
-    """The chance that no column's mean is above 0, among those that are not 0 throughout: rounding
-    errors have no variance to studentise by.
-    """
-    if not columns:
-        return float("nan")
-    nothing = np.zeros(len(columns[0]))
-    unlike = [column for column in columns if not np.allclose(column, nothing)]
-    return spa_p_value(nothing, np.stack(unlike, axis=1)) if unlike else 1.0
 
 
 def finalists_table(ladder: Ladder, names: Sequence[str]) -> tuple[FinalistRow, ...]:
@@ -231,24 +227,33 @@ def _level(ladder: Ladder, name: str, rung: Rung) -> float:
     return contributions(done, ladder.rule).score if done else float("nan")
 
 
-def verdict(results: RunResults, champion: Candidate, default: str) -> str:
+def verdict(results: RunResults) -> str:
     """The result in one sentence, doubts first."""
     data = results.data
     where = f"{data.test_days} sealed days of {data.name}"
     where += " (SYNTHETIC)" if data.synthetic else ""
-    if champion.id == default:
-        none = f"of {results.designs.scored} scored ones none stood out above it"
-        return (
-            f"No design beat the default: {none} at three times the search's budget; "
-            f"the {where} were opened for the default."
-        )
+    if not results.is_accepted:
+        days = "were opened once" if results.test_openings else "were not opened"
+        lead = results.outcome.capitalize()
+        return f"{lead}: {_why_kept(results)}; the default is kept and the {where} {days}."
     metrics = results.final_metrics
     gain = metrics.score_over_default.score
     claim = (
-        f"design {champion.id} scores {_with_interval(gain)} bps over the default PPO on {where}"
+        f"design {results.best} scores {_with_interval(gain)} bps over the default PPO on {where}"
     )
     parts = f"price advantage {_with_interval(metrics.over_default)} over the default"
     return f"{_state(gain)}: {claim}; {parts}, {_with_interval(metrics.over_TWAP)} over TWAP."
+
+
+def _why_kept(results: RunResults) -> str:
+    """Why no design took the default's place."""
+    counts = results.designs
+    if results.outcome == NO_VALID_DESIGN:
+        refused = counts.proposed - counts.valid - counts.repeated
+        lost = f"{refused} refused, {counts.repeated} repeated, {counts.valid} failed in training"
+        return f"none of {counts.proposed} proposed designs could be scored ({lost})"
+    none = f"of {counts.scored} scored designs none stood out above the default"
+    return f"{none} after three times the search's training"
 
 
 def _state(gain: Gain) -> str:

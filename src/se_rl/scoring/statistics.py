@@ -120,6 +120,17 @@ def spa_p_value(
     return float(test.pvalues["consistent"])
 
 
+def spa_against_nothing(columns: Sequence[Array]) -> float:
+    """The chance that no column's mean is above 0, among those that are not 0 throughout: rounding
+    errors have no variance to studentise by.
+    """
+    if not columns:
+        return float("nan")
+    nothing = np.zeros(len(columns[0]))
+    unlike = [column for column in columns if not np.allclose(column, nothing)]
+    return spa_p_value(nothing, np.stack(unlike, axis=1)) if unlike else 1.0
+
+
 def selection_hurdle(se: float, tried: int) -> float:
     """What the best of `tried` worthless candidates is expected to show.
 
