@@ -228,8 +228,8 @@ def test_one_day_shows_nothing() -> None:
 
 
 def test_a_kept_default_is_no_row_of_ours_and_opens_no_days(tmp_path: Path) -> None:
-    make_run(tmp_path, rounds=2)
-    told = results(BEST)
+    make_run(tmp_path, ended=False, rounds=2)
+    told = results(DEFAULT_ID)
     sentence = (
         "No improvement found: of 26 scored designs none stood out; the days were not opened."
     )
