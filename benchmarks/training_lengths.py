@@ -22,6 +22,14 @@ from se_rl.records.settings import preset
 from se_rl.scoring.score import Contributions, ScoreRule, contributions
 from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
 
+HEAD = """# The default, trained longer
+
+Made by `python benchmarks/training_lengths.py`; do not edit. The default design on the train days of
+a synthetic set, scored on validation days that no search has seen and on simulated orders; bps over
+TWAP, the mean over training seeds ± its error over seeds, days and orders. Trained in both worlds, or
+as a specialist of one with half of the work, which is what that world gets of a training in both.
+
+"""
 TIMES = (1, 3, 10, 30)
 SPECIALISTS = (10, 30)
 
@@ -83,8 +91,8 @@ def _estimate(part: Contributions) -> tuple[float, float]:
     return found.mean, found.se
 
 
-def table(rows: Sequence[LengthRow]) -> str:
-    """The rows in Markdown."""
+def page(rows: Sequence[LengthRow]) -> str:
+    """The page in Markdown."""
     lines = [
         "| trained in | work | seeds | score | history | simulated | seconds | last alpha |",
         "|---|--:|--:|--:|--:|--:|--:|--:|",
@@ -96,7 +104,7 @@ def table(rows: Sequence[LengthRow]) -> str:
             f"| {row.simulated:+.2f} ± {row.simulated_se:.2f} "
             f"| {row.seconds:.1f} | {row.last_alpha:.2f} |"
         )
-    return "\n".join(lines) + "\n"
+    return HEAD + "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -123,7 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.out.mkdir(parents=True, exist_ok=True)
         told = {"set": options.data, "rows": [asdict(row) for row in rows]}
         (options.out / "lengths.json").write_text(json.dumps(told, indent=1) + "\n")
-        (options.out / "lengths.md").write_text(table(rows))
+        (options.out / "lengths.md").write_text(page(rows))
         print(f"{job.worlds} {job.work:g} seed {job.seed}: {outcome.seconds:.1f} s", flush=True)
 
     run_jobs(workshop, jobs_of(config.work, options.seeds), keep, seconds=60.0 * options.minutes)
