@@ -33,8 +33,9 @@ from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import Evaluation, key_of
 from se_rl.records.jobs import TrainingJob
+from se_rl.records.method_rows import MethodRow
 from se_rl.records.plain import to_plain
-from se_rl.records.results import Gain, MethodRow, RunResults, RunTimes
+from se_rl.records.results import Gain, RunResults, RunTimes
 from se_rl.records.run_folder import RunFolder
 from se_rl.report.design_rows import SHORT
 from se_rl.report.live import LiveRun

@@ -11,16 +11,8 @@ from typing import Any
 import pytest
 
 from se_rl.config import ConfigError
-from se_rl.records.results import (
-    OURS,
-    DataFacts,
-    FinalistRow,
-    FinalMetrics,
-    Gain,
-    MethodRow,
-    RunResults,
-    SimulatedRow,
-)
+from se_rl.records.method_rows import MethodRow, SimulatedRow
+from se_rl.records.results import OURS, DataFacts, FinalistRow, FinalMetrics, Gain, RunResults
 from se_rl.records.results_file import NoResults, read_results, write_results
 
 RESULTS = RunResults(

@@ -12,7 +12,7 @@ from run_fixture import PER_ROUND, make_run
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, StoredStanding
 from se_rl.records.iterations import IterationSummary
-from se_rl.records.results import SimulatedRow
+from se_rl.records.method_rows import SimulatedRow
 from se_rl.report import evolution_chart, run_charts
 from se_rl.report.replay_chart import replay
 from se_rl.report.run_designs import Design, lineage, read_run

@@ -22,6 +22,7 @@ from test_ladder import (
 
 from se_rl.records.entries import Evaluation
 from se_rl.records.gains import NO_GAIN, NO_SCORE_GAIN, Gain, ScoreSummary
+from se_rl.records.method_rows import MethodRow
 from se_rl.records.results import (
     NO_IMPROVEMENT,
     NO_VALID_DESIGN,
@@ -30,7 +31,6 @@ from se_rl.records.results import (
     DataFacts,
     DesignCounts,
     FinalMetrics,
-    MethodRow,
     RunResults,
 )
 from se_rl.scoring.final_test import (

@@ -17,8 +17,9 @@ from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
+from se_rl.records.method_rows import MethodRow, SimulatedRow
 from se_rl.records.plain import from_plain, to_plain
-from se_rl.records.results import OURS, CheckRow, MethodRow, SimulatedRow
+from se_rl.records.results import OURS, CheckRow
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl.scoring.final_test import over

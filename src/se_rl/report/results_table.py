@@ -10,7 +10,8 @@ from pathlib import Path
 from rich.console import Console
 
 from se_rl.records.gains import ScoreSummary
-from se_rl.records.results import OURS, MethodRow, RunResults, SimulatedRow
+from se_rl.records.method_rows import MethodRow, SimulatedRow
+from se_rl.records.results import OURS, RunResults
 from se_rl.report.console import say, stdout_console, text_table, warn_synthetic
 from se_rl.report.numbers import interval, number, p_value, signed
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from se_rl.records.iterations import IterationSummary
-from se_rl.records.results import LearningCurve, SimulatedRow
+from se_rl.records.method_rows import SimulatedRow
+from se_rl.records.results import LearningCurve
 from se_rl.report.design_rows import REWARDS
 from se_rl.report.evolution_chart import SYMBOLS
 from se_rl.report.figures import (

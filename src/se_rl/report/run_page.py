@@ -16,7 +16,8 @@ from typing import Any
 from se_rl.records.archive import Archive
 from se_rl.records.files import to_json
 from se_rl.records.gains import ScoreSummary
-from se_rl.records.results import BOUND, OURS, MethodRow, RunResults, SimulatedRow
+from se_rl.records.method_rows import MethodRow, SimulatedRow
+from se_rl.records.results import BOUND, OURS, RunResults
 from se_rl.records.results_file import NoResults, read_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.report import run_charts as charts

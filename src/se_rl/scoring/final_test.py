@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from se_rl.records.entries import Evaluation
 from se_rl.records.gains import NO_GAIN, NO_SCORE_GAIN, Gain, ScoreSummary
+from se_rl.records.method_rows import MethodRow
 from se_rl.records.results import (
     NO_VALID_DESIGN,
     OURS,
@@ -23,7 +24,6 @@ from se_rl.records.results import (
     FinalistRow,
     FinalMetrics,
     LearningCurve,
-    MethodRow,
     RunResults,
     Selection,
 )
