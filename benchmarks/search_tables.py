@@ -202,6 +202,13 @@ def table(arms: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def keep_set(path: Path, name: str, found: Mapping[str, Any]) -> None:
+    """Write what was found on one set; what the file says of others, and of demos, stays."""
+    told = json.loads(path.read_text()) if path.exists() else {}
+    told["sets"] = {**told.get("sets", {}), name: found}
+    path.write_text(json.dumps(told, indent=1) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run all searches at once, as far as the time goes, and write what is done."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
@@ -235,11 +242,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if row is None:
                 continue
             rows.append(row)
-            told = {
-                "sets": {options.data: {"arms": summary(rows)}},
-                "searches": [asdict(each) for each in rows],
-            }
-            (options.out / "search.json").write_text(json.dumps(told, indent=1) + "\n")
+            found = {"arms": summary(rows), "searches": [asdict(each) for each in rows]}
+            keep_set(options.out / "search.json", options.data, found)
             (options.out / "search.md").write_text(table(summary(rows)))
     print(table(summary(rows)))
     return 0
