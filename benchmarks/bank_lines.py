@@ -1,84 +1,17 @@
-"""The lines of a design bank: one training each, as JSON.
-
-A line holds the design's sources and not the numbers of its choices, so that a grammar which has
-grown since reads it as what it was.
-"""
+"""The raw lines of a design bank: one training each, as JSON."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import isfinite, sqrt
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from math import sqrt
 from pathlib import Path
 
+from se_rl.modules.design_bank.readings import BankHead, BankLine, BankScore, PlannedDesign
 from se_rl.scoring.score import ScoreRule, Scores, contributions, difference
 
 INCOMPARABLE = "too few of its orders can be compared"
-
-
-@dataclass(frozen=True)
-class BankHead:
-    """What all trainings of a bank share: its first line."""
-
-    preset: str
-    data: str
-    scenario: str
-    work: float
-    modules: tuple[str, ...]
-    default: Mapping[str, str]
-    """The default's sources, by module."""
-
-
-@dataclass(frozen=True)
-class BankScore:
-    """What one training came to, in bps; errors are those of days and episodes.
-
-    `score` is over TWAP, `gain` over the default of the same seed and orders. `history` has `risk`
-    in it already, which is 0 or less.
-    """
-
-    score: float
-    score_se: float
-    gain: float
-    gain_se: float
-    history: float
-    simulated: float
-    risk: float
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether all of it is known."""
-        return all(map(isfinite, asdict(self).values()))
-
-
-@dataclass(frozen=True)
-class PlannedDesign:
-    """A design to train: its modules that are not the default's, and where it comes from.
-
-    `kind` is default, scan, edit, random or chain; `steps` is how many changes were made of its
-    parent. A chain is named by the design that it began with.
-    """
-
-    id: str
-    kind: str
-    parent: str
-    chain: str
-    steps: int
-    sources: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class BankLine:
-    """One training of one design; without a score where it failed for a `reason`."""
-
-    design: PlannedDesign
-    rung: int
-    work: float
-    seed: int
-    seconds: float
-    score: BankScore | None = None
-    reason: str = ""
 
 
 def bank_score(

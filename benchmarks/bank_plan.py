@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from se_rl.modules.design_bank.readings import PlannedDesign
 from se_rl.modules.edits import drawn_edit, single_edits
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import design_id, sha256
-from se_rl_benchmarks.bank_lines import PlannedDesign
 
 DISTANCES = (2, 3, 4, 5, 6)
 """Choices that edits of the default make otherwise."""

@@ -2,13 +2,15 @@
 
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/design_bank.py --out FILE.jsonl
         [--resume FILE.jsonl] [--seconds 540] [--designs 640] [--preset quick] [--workers 16]
+    python benchmarks/design_bank.py --pack FILE.jsonl
 
 Designs are edits of the default at distance 1 to 6, random ones, and chains of accepted edits. All
 are trained with seed 0, single edits also at the last rung with seeds 2 and 4; every third in all
 ways: with seed 1, at the last rung, and for a third of the work with seed 3, so that no two
 readings of a design share a seed. Each is scored and held against the default of the same seed on
 the same orders. One line a training is written when it is done; `--resume` goes on with what a file
-lacks and copies the rest to `--out`.
+lacks and copies the rest to `--out`. `--pack` makes the package's own bank of such a file, and its
+page in docs/results.
 """
 
 from __future__ import annotations
@@ -24,19 +26,14 @@ from typing import TextIO
 
 import numpy as np
 
+from se_rl.modules.design_bank.readings import BankHead, BankLine, PlannedDesign
+from se_rl.modules.design_bank.storage import BANK_FILE, read_bank, write_bank
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RunConfig, preset
 from se_rl.scoring.score import ScoreRule, Scores
-from se_rl_benchmarks.bank_lines import (
-    INCOMPARABLE,
-    BankHead,
-    BankLine,
-    PlannedDesign,
-    bank_score,
-    line_text,
-    read_lines,
-    write_lines,
-)
+from se_rl_benchmarks.bank_figures import bank_figures
+from se_rl_benchmarks.bank_lines import INCOMPARABLE, bank_score, line_text, read_lines, write_lines
+from se_rl_benchmarks.bank_page import write_page
 from se_rl_benchmarks.bank_plan import DEFAULT_DESIGN, Chains, chain_designs, planned
 from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
 
@@ -178,6 +175,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("out/bank.jsonl"))
     parser.add_argument("--resume", type=Path, help="a bank to go on with")
+    parser.add_argument("--pack", type=Path, help="make the package's bank of this file, no more")
     parser.add_argument("--seconds", type=float, default=540.0, help="stop after so many, in all")
     parser.add_argument("--designs", type=int, default=640)
     parser.add_argument("--preset", default="quick")
@@ -191,6 +189,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train what fits into the time."""
     options = parsed(arguments)
+    if options.pack is not None:
+        print(pack(options.pack, BANK_FILE, Path("docs/results")))
+        return 0
     until = time.monotonic() + options.seconds
     config = preset(options.preset, data=options.data, scenario=options.scenario)
     if options.work is not None:
@@ -205,6 +206,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         run_jobs(workshop, bank.jobs(), bank.keep, seconds=left, workers=options.workers)
         print(told(bank))
     return 0
+
+
+def pack(source: Path, place: Path, folder: Path) -> str:
+    """Store raw lines as the bank in a place, and write its page; says how large it is."""
+    head, lines = read_lines(source)
+    write_bank(place, head, lines)
+    bank = read_bank(place)
+    weights = preset(head.preset, data=head.data, scenario=head.scenario).weights
+    write_page(folder, head, bank_figures(bank, weights))
+    size = place.stat().st_size / 1000.0
+    return f"{len(bank.designs)} designs, {len(bank.lines)} trainings, {size:.0f} kB in {place}"
 
 
 def told(bank: Bank) -> str:

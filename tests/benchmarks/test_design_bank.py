@@ -13,16 +13,11 @@ import numpy as np
 import pytest
 
 from se_rl.modules.derivation import derivation
+from se_rl.modules.design_bank.readings import BankLine
 from se_rl.records.settings import SINGLE, preset
 from se_rl.scoring.score import ScoreRule
 from se_rl_benchmarks import design_bank
-from se_rl_benchmarks.bank_lines import (
-    BankLine,
-    bank_score,
-    line_text,
-    read_lines,
-    write_lines,
-)
+from se_rl_benchmarks.bank_lines import bank_score, line_text, read_lines, write_lines
 from se_rl_benchmarks.bank_plan import DEFAULT_DESIGN, Chains, named, planned
 from se_rl_benchmarks.design_bank import LAST, LAST_AGAIN, OTHERS, SEARCH, Bank, head_of
 from se_rl_benchmarks.many_trainings import Job, Outcome, run_jobs

@@ -535,7 +535,7 @@ def test_arms_have_the_same_budget_and_do_what_they_say(start: Start, arm: Any) 
 def test_a_search_begins_with_a_scan_of_single_choices(start: Start) -> None:
     arms = {}
     for arm in ("full", "local"):
-        bench = start(at=arm, arm=arm, scan=True, iterations=2, imagine=True)
+        bench = start(at=arm, arm=arm, scan=True, bank_prior=False, iterations=2, imagine=True)
         bench.run()
         first = bench.brought[0]["designs"]
         assert {one.candidate.operator for one in first} == {"scan"}

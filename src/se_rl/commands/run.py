@@ -60,6 +60,7 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "no-hle": ("prompts are not enhanced", {"hle": False}),
     "no-lle": ("weights are not enhanced", {"lle": False}),
     "no-scan": ("the first iteration asks the model at once", {"scan": False}),
+    "no-bank": ("nothing is taken from the design bank", {"bank_prior": False}),
     "no-imagine": ("designs imagine no market paths", {"imagine": False}),
     "static-only": ("train and score on history alone", {"worlds": "static"}),
     "dynamic-only": ("train and score in simulated markets alone", {"worlds": "dynamic"}),

@@ -20,11 +20,12 @@ from se_rl.core.operators import (
     swap,
 )
 from se_rl.core.parents import ParetoParents
+from se_rl.core.scan import SingleEdit, planned_scan
 from se_rl.llm.editing import TriedEdit
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.prompts import module_text
 from se_rl.modules.derivation import derivation
-from se_rl.modules.edits import MOST_CHANGES, changes_between, single_edits
+from se_rl.modules.edits import MOST_CHANGES, changes_between
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Candidate, design_id
 from se_rl.records.settings import RunConfig
@@ -62,6 +63,7 @@ class Proposer:
         self.designers = designers
         self.kit = kit
         self.starts_afresh = False
+        self._scan: list[SingleEdit] = []
         self.parents = ParetoParents(self.default.id)
         self.bandit = AdditiveBandit(
             {"module": config.modules, "operator": OPERATORS, "model": (UNTOUCHED, ADAPTED)}
@@ -152,24 +154,14 @@ class Proposer:
         return derivation(source, module) is not None
 
     def _scanned(self, group: int, *, n: int, rng: np.random.Generator) -> list[Proposed]:
-        """A designed experiment: the default with one choice made otherwise, module by module."""
-        made: list[Proposed] = []
-        modules = self.config.modules
-        for place in range(n):
-            turn = group * self.config.siblings + place
-            module = modules[turn % len(modules)]
-            choice = {"module": module, "operator": "scan", "model": "none"}
-            plan = Plan(1, choice, self.default, {})
-            tried = [*self.designs.versions(module)]
-            tried += [one.sources[module] for one in made if module in one.sources]
-            new = [
-                source
-                for source in single_edits(KINDS[module].default_source, module, rng)
-                if source not in tried
-            ]
-            if new:
-                source = new[int(rng.integers(len(new)))]
-                made.append(scan(plan, source, place=place))
+        """The next of the designed experiment: the default with one choice made otherwise."""
+        if group == 0:
+            self._scan = planned_scan(self.config, rng)
+        first = group * self.config.siblings
+        made = []
+        for place, edit in enumerate(self._scan[first : first + n]):
+            choice = {"module": edit.module, "operator": "scan", "model": "none"}
+            made.append(scan(Plan(1, choice, self.default, {}), edit.source, place=place))
         return made
 
     def _tried_edits(self, module: str, most: int) -> list[TriedEdit]:

@@ -95,7 +95,7 @@ def bars_hash(data: MarketData) -> str:
 
 @lru_cache
 def code_hash(package: Path = PACKAGE) -> str:
-    """A digest of the code that scores depend on, and of the prompts' templates.
+    """A digest of the code that scores depend on, of the prompts' templates and the design bank.
 
     Docstrings, comments and layout do not count, and neither does code that only shows, fetches or
     compares: such a change does not keep a run from going on.
@@ -117,7 +117,7 @@ def _scored_files(package: Path) -> Iterator[Path]:
             yield place
             continue
         for path in sorted(place.rglob("*")):
-            if path.suffix in (".py", ".txt") and path not in left_out:
+            if path.suffix in (".py", ".txt", ".parquet") and path not in left_out:
                 yield path
 
 

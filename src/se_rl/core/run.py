@@ -21,6 +21,7 @@ from se_rl.core.budget import Budget
 from se_rl.core.designers import Designers
 from se_rl.core.fraud import check_finalists
 from se_rl.core.iteration_summary import summarise
+from se_rl.core.kit_use import bank_uses
 from se_rl.core.operators import hashes
 from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
 from se_rl.core.provenance import code_hash
@@ -137,6 +138,7 @@ class Run:
     def run(self) -> RunResults:
         """Algorithm 1, the last rung, the test set where a design earned it, and the results."""
         self._start()
+        self.say("; ".join(bank_uses(self.config)) or "searching")
         reason = evolve(self.search, after=self._after_iteration)
         self.say(f"search ended ({reason}); the last rung")
         naive = self._naive_design()

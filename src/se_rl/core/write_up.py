@@ -12,6 +12,7 @@ from se_rl import __version__
 from se_rl.config import to_dict
 from se_rl.core import final_tables
 from se_rl.core.final_tables import SimulatedTables, TestTable
+from se_rl.core.kit_use import kit_use
 from se_rl.core.stopping import CONVERGED
 from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
@@ -165,6 +166,7 @@ def _results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) -> Ru
             tokens_out=used.tokens_out,
             usd=used.usd,
         ),
+        kit=kit_use(run.search),
         config=to_dict(config),
         notes=(*_frauds(end.checks), *table.notes),
         checks=table.checks,

@@ -19,7 +19,10 @@ from se_rl.records.entries import DEFAULT, Instruction
 
 
 class DualLevelEnhancementKit:
-    """Both levels of enhancement together; ablations leave a level out by passing None."""
+    """Both levels of enhancement together; ablations leave a level out by passing None.
+
+    `replays` counts the old instructions that were tried again.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class DualLevelEnhancementKit:
         self.high = high
         self.low = low
         self.seed = seed
+        self.replays = 0
 
     def choose(
         self, code_type: str, rng: np.random.Generator
@@ -40,7 +44,9 @@ class DualLevelEnhancementKit:
         Without the high level they are always the defaults.
         """
         if self.high is not None:
-            return self.high.choose(code_type, rng)
+            chosen = self.high.choose(code_type, rng)
+            self.replays += sum(one.replayed for one in chosen)
+            return chosen
         macro = new_instruction(MACRO, default_macro(), operator=DEFAULT)
         micro = new_instruction(code_type, default_micro(code_type), operator=DEFAULT)
         return ChosenInstruction(macro, False), ChosenInstruction(micro, False)

@@ -9,6 +9,7 @@ their sources (`changes_between`), so that nothing about an edit needs to be sto
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -190,6 +191,11 @@ class EditLanguage:
         return "".join(f"{one.slot}: {one.after or 'nothing'}\n" for one in changes)
 
 
+def is_ordered(texts: Sequence[str]) -> bool:
+    """Whether alternatives are numbers, which grammars list in their order."""
+    return all(map(_NUMBER.fullmatch, texts))
+
+
 def _tree(source: str, code_type: str) -> Tree | None:
     choices = derivation(source, code_type)
     return None if choices is None else tree_of(choices, KINDS[code_type].all_rules)
@@ -206,7 +212,7 @@ def _others(old: Tree, code_type: str, *, near: bool) -> list[int]:
     """Other alternatives of a slot; `near` leaves of numbers the two neighbours alone."""
     texts = KINDS[code_type].all_rules[old.rule]
     others = [place for place in range(len(texts)) if place != old.alternative]
-    if near and all(map(_NUMBER.fullmatch, texts)):  # grammars list numbers in their order
+    if near and is_ordered(texts):
         return [place for place in others if abs(place - old.alternative) == 1]
     return others
 

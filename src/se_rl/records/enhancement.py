@@ -64,3 +64,37 @@ class EnhancementStep:
     def learned(self) -> Mapping[str, Any]:
         """The step on the weights as one flat record; empty if weights do not learn."""
         return {} if self.weights is None else self.weights.to_row()
+
+
+@dataclass(frozen=True)
+class KitUse:
+    """How often each part of the search's kit acted in a run.
+
+    `bank` says what the design bank was used for. Steps on the weights are counted by how they were
+    made, `refused_steps` are those that were not. `idle` has a line for each part that did not act,
+    with the reason.
+    """
+
+    bank: tuple[str, ...] = ()
+    new_instructions: int = 0
+    reflections: int = 0
+    replays: int = 0
+    reinforce_steps: int = 0
+    ste_steps: int = 0
+    refused_steps: int = 0
+    stopped_by_rule: bool = False
+    idle: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """All counts in one line."""
+        stopped = "the stop rule ended the search" if self.stopped_by_rule else ""
+        said = (
+            *self.bank,
+            f"{self.new_instructions} new instructions ({self.reflections} by reflection)",
+            f"{self.replays} replays of old ones",
+            f"{self.reinforce_steps} steps on weights by REINFORCE, {self.ste_steps} by STE, "
+            f"{self.refused_steps} refused",
+            stopped,
+        )
+        return "; ".join(filter(None, said))

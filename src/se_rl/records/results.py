@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from se_rl.records.enhancement import KitUse
 from se_rl.records.fraud import FraudCheck
 from se_rl.records.gains import UNKNOWN, Bounds, Gain, ScoreSummary
 from se_rl.records.method_rows import MethodRow, SimulatedRow
@@ -213,6 +214,7 @@ class RunResults:
     seal: SealUsed = field(default_factory=SealUsed)
     isolation: str = ""
     llm: ModelUse = field(default_factory=ModelUse)
+    kit: KitUse = field(default_factory=KitUse)
     data: DataFacts = field(default_factory=DataFacts)
     config: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -70,6 +70,7 @@ class RunConfig:
     scan: bool = option(
         True, "the first iteration tries the default with single choices made otherwise"
     )
+    bank_prior: bool = option(True, "start from what the design bank's published trainings tell")
     hle: bool = option(True, "enhance prompts (high level)")
     lle: bool = option(True, "enhance weights (low level)")
     estimator: Literal["reinforce", "ste"] = option(

@@ -150,6 +150,9 @@ def _small_print(results: RunResults) -> Iterator[str]:
         f"model: {llm.name}{adapter}; {llm.calls} calls, {llm.tokens_in:,} tokens in, "
         f"{llm.tokens_out:,} out, {llm.usd:.2f} USD"
     )
+    yield f"kit: {results.kit.words}"
+    for reason in results.kit.idle:
+        yield f"kit, did not act: {reason}"
     data = results.data
     days = ", ".join(f"{count} {split}" for split, count in data.days.items())
     dates = f"{data.first_date or ''} to {data.last_date or ''}"

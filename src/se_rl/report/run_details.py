@@ -268,6 +268,20 @@ def provenance(run: RunRecord) -> Pairs:
     return [(name, str(value)) for name, value in rows.items() if value not in ("", None)]
 
 
+def kit(run: RunRecord) -> Pairs:
+    """How often each part of the kit acted, once the run has ended; why those did not that did not."""
+    if run.results is None:
+        return []
+    used = run.results.kit
+    counted = ("new_instructions", "reflections", "replays", "reinforce_steps", "ste_steps")
+    rows = [("design bank", "; ".join(used.bank))]
+    rows += [(name.replace("_", " "), str(getattr(used, name))) for name in counted]
+    rows.append(("refused steps", str(used.refused_steps)))
+    rows.append(("stop rule", "ended the search" if used.stopped_by_rule else ""))
+    rows += [("did not act", reason) for reason in used.idle]
+    return [(name, value) for name, value in rows if value]
+
+
 def _seal(results: RunResults) -> str:
     """Where the seal comes from, and what it is."""
     return f"{results.seal.origin}: {results.seal.text}" if results.seal.text else ""

@@ -91,6 +91,7 @@ def _context(run: RunRecord) -> Mapping[str, Any]:
         "credits": details.credits(run),
         "failures": details.failures(run),
         "cost": details.cost(run),
+        "kit": details.kit(run),
         "provenance": details.provenance(run),
         "config_yaml": _yaml(results.config or run.started.get("config") or {}),
     }

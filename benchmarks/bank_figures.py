@@ -1,0 +1,210 @@
+"""What a design bank shows: how far readings agree, how well the surrogate does, what edits gain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import hypot
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import spearmanr
+
+from se_rl.modules.design_bank.readings import BankedDesign
+from se_rl.modules.design_bank.seed_luck import (
+    AGAIN,
+    BRIEF,
+    FIRST,
+    LONG,
+    SeedLuck,
+    both,
+    seed_luck,
+)
+from se_rl.modules.design_bank.storage import DesignBank
+from se_rl.modules.design_bank.surrogate import (
+    LAST,
+    SEARCH,
+    Examples,
+    Surrogate,
+)
+from se_rl.modules.edits import Change, changes_between
+from se_rl.modules.kinds import KINDS
+
+Array = npt.NDArray[np.float64]
+FOLDS = 10
+LONG_CHANGE = 160
+"""Letters from which on an edit is told by its new text alone."""
+PAIRS = {
+    "two seeds, search training": (FIRST, AGAIN),
+    "search training and last rung": (FIRST, LONG),
+    "a third of the work and search training": (BRIEF, FIRST),
+    "a third of the work and last rung": (BRIEF, LONG),
+}
+
+
+@dataclass(frozen=True)
+class RankCorrelation:
+    """Spearman's correlation over so many designs, over all and over the better half.
+
+    The better half is that of the second of the two readings.
+    """
+
+    n: int
+    over_all: float
+    better_half: float
+
+
+@dataclass(frozen=True)
+class EditGain:
+    """What one choice made otherwise gained over the default, in bps, and what is expected of it.
+
+    The error is that of days, episodes and one training seed.
+    """
+
+    module: str
+    change: str
+    last: float
+    se: float
+    search: float
+    expected: float
+
+
+@dataclass(frozen=True)
+class BankFigures:
+    """All figures of a bank's page."""
+
+    designs: int
+    by_kind: Mapping[str, int]
+    trainings: Mapping[str, int]
+    failed: int
+    agreement: Mapping[str, RankCorrelation]
+    luck: SeedLuck
+    seed_sd: float
+    held_out: Mapping[str, RankCorrelation]
+    held_out_error: Mapping[str, float]
+    edits: Sequence[EditGain]
+
+
+def bank_figures(bank: DesignBank, weights: Mapping[str, float]) -> BankFigures:
+    """Everything that the page tells."""
+    kinds: dict[str, int] = {}
+    for one in bank.designs:
+        kinds[one.design.kind] = kinds.get(one.design.kind, 0) + 1
+    agreement = {name: agreement_of(bank.designs, *pair) for name, pair in PAIRS.items()}
+    trainings: dict[str, int] = {}
+    for line in bank.lines:
+        way = f"seed {line.seed}: rung {line.rung}, {line.work:.3g} units"
+        trainings[way] = trainings.get(way, 0) + 1
+    luck = seed_luck(bank.designs)
+    left_out = held_out(bank, weights)
+    return BankFigures(
+        designs=len(bank.designs),
+        by_kind=kinds,
+        trainings=dict(sorted(trainings.items())),
+        failed=sum(line.score is None for line in bank.lines),
+        agreement=agreement,
+        luck=luck,
+        seed_sd=luck.of_score(weights),
+        held_out={name: one.ranks for name, one in left_out.items()},
+        held_out_error={name: one.error for name, one in left_out.items()},
+        edits=edit_gains(bank, weights),
+    )
+
+
+def ranked(predicted: Iterable[float], true: Iterable[float]) -> RankCorrelation:
+    """How two readings of the same designs agree in rank."""
+    first, second = np.array(list(predicted)), np.array(list(true))
+    if len(first) < 4:
+        return RankCorrelation(len(first), float("nan"), float("nan"))
+    better = second >= np.median(second)
+    return RankCorrelation(
+        len(first),
+        float(spearmanr(first, second).statistic),
+        float(spearmanr(first[better], second[better]).statistic),
+    )
+
+
+def agreement_of(designs: Sequence[BankedDesign], seed: int, other: int) -> RankCorrelation:
+    """Of the gains of two trainings, over the designs that have both."""
+    pairs = list(both(designs, seed, other))
+    return ranked([a.gain for a, _ in pairs], [b.gain for _, b in pairs])
+
+
+# the surrogate on designs that it has not seen
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Predictions of unseen designs against their readings; `error` is the standard deviation of
+    what they differ by, in bps."""
+
+    ranks: RankCorrelation
+    error: float
+
+
+def held_out(bank: DesignBank, weights: Mapping[str, float]) -> Mapping[str, HeldOut]:
+    """Predictions for designs whose whole chain was left out, against what they came to."""
+    examples = Examples.of(bank)
+    true = examples.gains @ np.array([weights["static"], weights["dynamic"]])
+    found = {}
+    for name, level, seed in (("search training", SEARCH, FIRST), ("last rung", LAST, LONG)):
+        predicted = left_out_predictions(examples, bank, weights, level=level)
+        at = (examples.level == level) & (examples.seed == seed)
+        ranks = ranked(predicted[at], true[at])
+        found[name] = HeldOut(ranks, float(np.std(predicted[at] - true[at])))
+    return found
+
+
+def left_out_predictions(
+    examples: Examples,
+    bank: DesignBank,
+    weights: Mapping[str, float],
+    *,
+    level: int,
+) -> Array:
+    """For every reading the prediction at a level by the other folds, [reading]."""
+    fold = folds(examples.designs)
+    predicted = np.empty(len(fold))
+    for number in np.unique(fold):
+        out = fold == number
+        fitted = Surrogate(examples.some(~out), bank.default.words)
+        words = [one.words for one in examples.some(out).designs]
+        predicted[out] = fitted.predict(words, level=level).score(weights)
+    return predicted
+
+
+def folds(designs: Sequence[BankedDesign]) -> npt.NDArray[np.int64]:
+    """A number for each design; those of one chain share it."""
+    chains = sorted({one.design.chain for one in designs})
+    place = {chain: number for number, chain in enumerate(chains)}
+    order = np.random.default_rng(0).permutation(len(chains)) % FOLDS
+    return np.array([order[place[one.design.chain]] for one in designs], np.int64)
+
+
+# single edits
+
+
+def edit_gains(bank: DesignBank, weights: Mapping[str, float]) -> list[EditGain]:
+    """Every single edit that was trained at the last rung, the best first."""
+    surrogate = Surrogate(Examples.of(bank), bank.default.words)
+    spread = seed_luck(bank.designs).of_score(weights)
+    found = []
+    for one in bank.designs:
+        long, short = one.reading(LONG), one.reading(FIRST)
+        if one.design.kind != "scan" or long is None or short is None:
+            continue
+        (module, source), *_ = one.design.sources.items()
+        default = bank.head.default.get(module) or KINDS[module].default_source
+        changes = changes_between(default, source, module) or ()
+        expected = float(surrogate.predict([one.words], level=LAST).score(weights)[0])
+        text = "; ".join(map(_told, changes))
+        se = hypot(long.gain_se, spread)
+        found.append(EditGain(module, text, long.gain, se, short.gain, expected))
+    found.sort(key=lambda one: one.last, reverse=True)
+    return found
+
+
+def _told(change: Change) -> str:
+    """A change in words; of a long one only what it leads to."""
+    text = str(change)
+    return text if len(text) < LONG_CHANGE else f"{change.slot} -> {' '.join(change.after.split())}"

@@ -1,0 +1,125 @@
+"""The page of a design bank in docs/results, with its JSON twin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from textwrap import fill, shorten
+
+from se_rl.modules.design_bank.readings import BankHead
+from se_rl.modules.design_bank.surrogate import STRENGTHS
+from se_rl.records.files import to_json
+from se_rl_benchmarks.bank_figures import FOLDS, BankFigures, EditGain, RankCorrelation
+from se_rl_benchmarks.markdown_tables import number, signed, table
+
+SHOWN = 10
+"""Edits of each end that the page shows."""
+MOST_LETTERS = 160
+"""Of an edit that the page shows."""
+HEAD = """# The design bank
+
+Made by `python benchmarks/design_bank.py --pack FILE.jsonl`; do not edit. {designs} designs trained
+on {data} (synthetic days) and the market family, preset {preset}, {work:g} work units a search
+training: {kinds}. {failed} trainings failed. Gains are of the score, in bps over the default of the
+same seed on the same orders. One training's luck is {seed_sd:.2f} bps, {luck}. All of it lies in the
+package as `se_rl/modules/design_bank/bank.parquet`.
+"""
+AGREEMENT = """## How far trainings agree
+
+Spearman's rank correlation of gains. What two seeds of one training keep bounds what any prediction
+of single trainings can reach. Random designs lie far below all others and flatter the figure over
+all; the better half is that of the second reading.
+"""
+SURROGATE = """## The surrogate on designs that it has not seen
+
+A Gaussian process over choices ({strengths}), fitted on the other {rest} of {folds} folds; a chain of
+edits is left out as a whole. Predicted and measured gains differ by {errors}, the luck of
+the one training included.
+"""
+EDITS = """## Single edits after a last-rung training
+
+{n} edits; the {shown} best and the {shown} worst of them. The error is of days, episodes and one
+training seed; the best of many is lucky, so `expected` says what the surrogate, which has seen all
+readings, makes of it.
+"""
+
+
+def write_page(folder: Path, head: BankHead, figures: BankFigures) -> None:
+    """Put the page and its twin into a folder."""
+    told = {"head": {**asdict(head), "default": None}, **asdict(figures)}
+    (folder / "bank.json").write_text(to_json(told) + "\n")
+    (folder / "bank.md").write_text(page(head, figures))
+
+
+def page(head: BankHead, figures: BankFigures) -> str:
+    """The page in Markdown."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in figures.by_kind.items())
+    parts = [
+        HEAD.format(
+            designs=figures.designs,
+            data=head.data,
+            preset=head.preset,
+            work=head.work,
+            kinds=kinds,
+            failed=figures.failed,
+            seed_sd=figures.seed_sd,
+            luck=_luck(figures),
+        ),
+        table(("training", "designs"), _counts(figures.trainings)) + "\n",
+        AGREEMENT,
+        _correlations("readings", figures.agreement),
+        SURROGATE.format(
+            strengths=_strengths(), rest=FOLDS - 1, folds=FOLDS, errors=_errors(figures)
+        ),
+        _correlations("predicted", figures.held_out),
+        EDITS.format(n=len(figures.edits), shown=SHOWN),
+        _edits([*figures.edits[:SHOWN], *figures.edits[SHOWN:][-SHOWN:]]),
+    ]
+    return "\n".join(map(_filled, parts))
+
+
+def _filled(part: str) -> str:
+    """Text in lines that fit; tables and headings as they are."""
+    pieces = []
+    for piece in part.split("\n\n"):
+        is_text = not piece.startswith(("#", "|"))
+        pieces.append(fill(piece, 100) + "\n" if is_text else piece)
+    return "\n\n".join(pieces)
+
+
+def _luck(figures: BankFigures) -> str:
+    if figures.luck.pairs:
+        return f"measured by {figures.luck.pairs} designs that were trained twice"
+    return "a guess: too few designs were trained twice"
+
+
+def _errors(figures: BankFigures) -> str:
+    said = []
+    for name, error in figures.held_out_error.items():
+        said.append(f"{number(error)} bps ({name})")
+    return " and ".join(said)
+
+
+def _counts(trainings: Mapping[str, int]) -> list[tuple[str, str]]:
+    return [(way, str(count)) for way, count in trainings.items()]
+
+
+def _strengths() -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in asdict(STRENGTHS).items())
+
+
+def _correlations(what: str, found: Mapping[str, RankCorrelation]) -> str:
+    rows = []
+    for name, one in found.items():
+        rows.append((name, str(one.n), number(one.over_all), number(one.better_half)))
+    return table((what, "designs", "over all", "over the better half"), rows) + "\n"
+
+
+def _edits(edits: Sequence[EditGain]) -> str:
+    rows = []
+    for one in edits:
+        gain = f"{signed(one.last)} ± {number(one.se)}"
+        change = shorten(one.change, MOST_LETTERS).replace("|", "\\|")
+        rows.append((one.module, f"`{change}`", gain, signed(one.search), signed(one.expected)))
+    return table(("module", "edit", "last rung", "search training", "expected"), rows) + "\n"

@@ -1,0 +1,80 @@
+"""The first iteration's designed experiment: the default with one choice made otherwise.
+
+With the design bank those come first that its surrogate expects most of after a long training;
+without it they are drawn, module by module. What the bank knows comes from published trainings on
+synthetic days, and from none of the run's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from se_rl.modules.edits import single_edits
+from se_rl.modules.kinds import KINDS
+from se_rl.records.settings import RunConfig
+
+ORDERED_BY_BANK = "scan ordered by the design bank"
+MOST_OF_ONE = 0.5
+"""The share of a batch, at most, that one module has where the bank chooses."""
+
+
+class SingleEdit(NamedTuple):
+    """The default with another version of one module, one choice away."""
+
+    module: str
+    source: str
+
+
+def planned_scan(config: RunConfig, rng: np.random.Generator) -> list[SingleEdit]:
+    """What the scan tries, in its order: as many as the first iteration has designs."""
+    edits: dict[str, list[SingleEdit]] = {}
+    for module in config.modules:
+        found = single_edits(KINDS[module].default_source, module, rng)
+        order = rng.permutation(len(found))
+        edits[module] = [SingleEdit(module, found[int(place)]) for place in order]
+    turns = _in_turn(list(edits.values()))
+    most = config.parents * config.siblings
+    if not uses_bank(config):
+        return turns[:most]
+    return _spread(_by_expectation(turns, config.weights), most)
+
+
+def uses_bank(config: RunConfig) -> bool:
+    """Whether the bank says what the scan tries first: it knows the modules of its own scenario."""
+    if not (config.bank_prior and config.evolves and config.scan):
+        return False
+    from se_rl.modules.design_bank.storage import load_bank
+
+    return load_bank().head.scenario == config.scenario
+
+
+def _in_turn(by_module: Sequence[Sequence[SingleEdit]]) -> list[SingleEdit]:
+    """One of each module after the other, as long as there are any."""
+    made: list[SingleEdit] = []
+    for place in range(max(map(len, by_module), default=0)):
+        made += [edits[place] for edits in by_module if place < len(edits)]
+    return made
+
+
+def _by_expectation(edits: Sequence[SingleEdit], weights: Mapping[str, float]) -> list[SingleEdit]:
+    """Those first that are expected to gain most at the last rung; equals stay as they are."""
+    from se_rl.modules.design_bank.surrogate import bank_surrogate, bank_words
+
+    words = [bank_words({edit.module: edit.source}) for edit in edits]
+    expected = bank_surrogate().predict(words).score(weights)
+    order = np.argsort(-np.round(expected, 9), kind="stable")
+    return [edits[int(place)] for place in order]
+
+
+def _spread(edits: Sequence[SingleEdit], most: int) -> list[SingleEdit]:
+    """The first of them, no module with more than its share unless nothing else is left."""
+    share = max(1, int(MOST_OF_ONE * most))
+    made: list[SingleEdit] = []
+    left: list[SingleEdit] = []
+    for edit in edits:
+        taken = sum(one.module == edit.module for one in made)
+        (made if taken < share else left).append(edit)
+    return [*made, *left][:most]

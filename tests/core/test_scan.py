@@ -1,0 +1,103 @@
+"""The scan of single edits: drawn in turn, or by what the design bank expects of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from se_rl.core import scan
+from se_rl.core.scan import SingleEdit, planned_scan, uses_bank
+from se_rl.modules.design_bank import surrogate as bank
+from se_rl.modules.design_bank.surrogate import Prediction
+from se_rl.modules.edits import changes_between
+from se_rl.modules.kinds import KINDS
+from se_rl.records.settings import preset
+
+CONFIG = preset("quick", arm="local")
+MOST = CONFIG.parents * CONFIG.siblings
+
+
+class LikesRewards:
+    """Expects more of rewards than of networks, and of networks than of imagination."""
+
+    def predict(self, designs: Sequence[Mapping[str, float]]) -> Prediction:
+        found = []
+        for words in designs:
+            liked = sum(word.endswith("reward") for word in words)
+            found.append(2.0 * liked + sum(word.endswith("network") for word in words))
+        worth = np.array(found)
+        return Prediction(worth, worth, worth, worth)
+
+
+@pytest.fixture
+def liking_rewards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bank, "bank_surrogate", LikesRewards)
+    monkeypatch.setattr(bank, "bank_words", lambda sources: dict.fromkeys(sources, 1.0))
+
+
+def planned(**changes: Any) -> list[SingleEdit]:
+    config = preset("quick", **{"arm": "local", **changes})
+    return planned_scan(config, np.random.default_rng(3))
+
+
+def test_without_the_bank_modules_take_turns() -> None:
+    found = planned(bank_prior=False)
+    assert [one.module for one in found] == [*CONFIG.modules] * 2
+    assert len(set(found)) == MOST == 6
+    for edit in found:
+        usual = KINDS[edit.module].default_source
+        assert len(changes_between(usual, edit.source, edit.module) or ()) == 1
+
+
+@pytest.mark.usefixtures("liking_rewards")
+def test_the_bank_chooses_but_no_module_has_more_than_half() -> None:
+    found = planned()
+    assert Counter(one.module for one in found) == {"reward": 3, "network": 3}
+    assert len(set(found)) == 6
+    assert found == planned() == planned(arm="full") == planned(arm="frozen")
+    # among equals the order is drawn as without the bank
+    drawn = [one for one in planned(bank_prior=False, siblings=60) if one.module == "reward"]
+    assert [one for one in found if one.module == "reward"] == drawn[:3]
+
+
+def test_what_is_expected_most_comes_first() -> None:
+    found = planned(siblings=20)
+    words = [bank.bank_words({one.module: one.source}) for one in found]
+    expected = bank.bank_surrogate().predict(words).score(CONFIG.weights)
+    everything = planned(siblings=200)
+    assert len(found) == 40 and len(everything) == len(set(everything)) > 80
+    for module in ("reward", "network"):
+        own = [value for edit, value in zip(found, expected, strict=True) if edit.module == module]
+        assert own == sorted(own, reverse=True)
+    rest = [bank.bank_words({one.module: one.source}) for one in everything[40:]]
+    left = bank.bank_surrogate().predict(rest).score(CONFIG.weights)
+    assert expected.mean() > left.mean()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"bank_prior": False},
+        {"scan": False},
+        {"scenario": "multi"},
+        {"arm": "random"},
+        {"arm": "best-of-n"},
+    ],
+    ids=str,
+)
+def test_runs_that_do_without_the_bank(changes: dict[str, Any]) -> None:
+    assert uses_bank(preset("quick", arm="local"))
+    assert not uses_bank(preset("quick", **{"arm": "local", **changes}))
+
+
+def test_a_short_module_leaves_its_share_to_others() -> None:
+    edits = [SingleEdit("reward", str(place)) for place in range(5)]
+    assert scan._spread([*edits, SingleEdit("network", "a")], 4) == [
+        *edits[:2],
+        SingleEdit("network", "a"),
+        edits[2],
+    ]

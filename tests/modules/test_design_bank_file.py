@@ -1,0 +1,135 @@
+"""The bank as a file, designs as words, and the surrogate on a bank whose truth is known."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+from tiny_bank import HEAD, MODULES, tiny_bank, tiny_lines, worth
+
+from se_rl.modules.design_bank.readings import BankScore
+from se_rl.modules.design_bank.storage import DesignBank, read_bank, write_bank
+from se_rl.modules.design_bank.surrogate import LAST, SEARCH, SHORT, Examples, Surrogate, level_of
+from se_rl.modules.design_bank.words import design_words, module_words
+from se_rl.modules.edits import single_edits
+from se_rl.modules.kinds import KINDS
+
+EQUAL = {"static": 0.5, "dynamic": 0.5}
+BANK = tiny_bank()
+SURROGATE = Surrogate(Examples.of(BANK), BANK.default.words)
+
+
+def test_a_file_holds_all_of_a_bank(tmp_path: Path) -> None:
+    lines = tiny_lines(8)
+    place = tmp_path / "bank.parquet"
+    write_bank(place, HEAD, lines)
+    found = read_bank(place)
+    assert found.head == HEAD
+    assert len(found.designs) == len({line.design.id for line in lines})
+    assert len(found.lines) == len(lines)
+    for stored, line in zip(found.lines, lines, strict=True):
+        assert stored.design == line.design and stored.reason == line.reason
+        assert (stored.rung, stored.seed) == (line.rung, line.seed)
+        if line.score is None:
+            assert stored.score is None
+        else:
+            assert stored.score is not None
+            assert vars(stored.score) == pytest.approx(vars(line.score), rel=1e-6)
+
+
+def test_a_missing_file_says_how_to_make_it(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--pack"):
+        read_bank(tmp_path / "none.parquet")
+
+
+def test_a_bank_without_its_default_is_refused() -> None:
+    lines = [line for line in tiny_lines(4) if line.design.kind != "default"]
+    with pytest.raises(ValueError, match="no training of the default"):
+        _ = DesignBank(HEAD, lines).default
+
+
+def test_neighbours_share_words_and_free_modules_have_one() -> None:
+    default = design_words({}, MODULES)
+    for module in MODULES:
+        edits = single_edits(KINDS[module].default_source, module, np.random.default_rng(0))
+        for source in edits:
+            assert design_words({module: source}, MODULES) != default
+    assert module_words("def reward(step):\n    return step.news\n", "reward") == ("reward: free",)
+    widths = [word for word in default if word.startswith("network.width above")]
+    assert len(widths) == 5  # 64 is the sixth of the widths
+
+
+def test_levels_are_told_by_rung_and_work() -> None:
+    line = tiny_lines(1)[0]
+    found = [
+        level_of(replace(line, rung=rung, work=work), HEAD)
+        for rung, work in ((1, 0.3), (1, 1.0), (2, 3.0))
+    ]
+    assert found == [SHORT, SEARCH, LAST]
+
+
+def test_the_default_gains_nothing_for_certain() -> None:
+    found = SURROGATE.predict([BANK.default.words])
+    assert found.score(EQUAL) == pytest.approx([0.0], abs=1e-12)
+    assert found.se(EQUAL) == pytest.approx([0.0], abs=1e-6)
+
+
+def test_designs_that_it_has_not_seen_are_ranked() -> None:
+    others = tiny_lines(120, seed=1)
+    new = {line.design.id: line.design for line in others}
+    for one in BANK.designs:
+        new.pop(one.design.id, None)
+    words = [design_words(design.sources, MODULES) for design in new.values()]
+    found = SURROGATE.predict(words, level=SEARCH)
+    true = [worth(design) for design in new.values()]
+    assert spearmanr(found.score(EQUAL), true).statistic > 0.6
+    # the further from what it knows, the less certain
+    assert (found.se(EQUAL) > 0.0).all()
+
+
+def test_words_that_nobody_banked_are_ignored() -> None:
+    words = {**BANK.default.words, "network.width: 7": 1.0}
+    assert SURROGATE.predict([words]).score(EQUAL) == pytest.approx([0.0], abs=1e-12)
+
+
+def test_failed_trainings_and_the_default_teach_nothing() -> None:
+    examples = Examples.of(BANK)
+    scored = sum(line.score is not None for line in BANK.lines)
+    assert len(examples.designs) == scored - 4  # the default's
+    with pytest.raises(ValueError, match="no scored design"):
+        Surrogate(examples.some(np.zeros(len(examples.seed), bool)), BANK.default.words)
+
+
+def test_readings_are_held_against_the_default_of_their_seed() -> None:
+    lines = []
+    for line in tiny_lines(6):
+        shift = 10.0 * line.seed  # luck of the day that both had
+        score = line.score
+        if score is not None:
+            score = BankScore(
+                **vars(score)
+                | {"history": score.history + shift, "simulated": score.simulated - shift}
+            )
+        lines.append(replace(line, score=score))
+    shifted, plain = Examples.of(DesignBank(HEAD, lines)), Examples.of(tiny_bank(6))
+    assert shifted.gains == pytest.approx(plain.gains)
+
+
+def test_the_package_has_a_bank_that_opens_at_once_and_without_pandas() -> None:
+    code = (
+        "import sys, time\n"
+        "from se_rl.modules.design_bank.surrogate import bank_surrogate, bank_words\n"
+        "started = time.process_time()\n"
+        "found = bank_surrogate().predict([bank_words({})])\n"
+        "assert abs(found.history[0]) < 1e-9\n"
+        "print(time.process_time() - started, 'pandas' in sys.modules, 'torch' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, *loaded = done.stdout.split()
+    assert loaded == ["False", "False"]
+    assert float(seconds) < 5.0  # about half a second where nobody else computes
