@@ -16,6 +16,7 @@ from se_rl.modules.design_bank.seed_luck import (
     BRIEF,
     FIRST,
     LONG,
+    LONG_AGAIN,
     SeedLuck,
     both,
     seed_luck,
@@ -36,6 +37,7 @@ LONG_CHANGE = 160
 """Letters from which on an edit is told by its new text alone."""
 PAIRS = {
     "two seeds, search training": (FIRST, AGAIN),
+    "two seeds, last rung": (LONG, LONG_AGAIN),
     "search training and last rung": (FIRST, LONG),
     "a third of the work and search training": (BRIEF, FIRST),
     "a third of the work and last rung": (BRIEF, LONG),
@@ -58,13 +60,15 @@ class RankCorrelation:
 class EditGain:
     """What one choice made otherwise gained over the default, in bps, and what is expected of it.
 
-    The error is that of days, episodes and one training seed.
+    `last` is the mean of so many `trainings` at the last rung, with the error of days, episodes
+    and training seeds.
     """
 
     module: str
     change: str
     last: float
     se: float
+    trainings: int
     search: float
     expected: float
 
@@ -190,16 +194,20 @@ def edit_gains(bank: DesignBank, weights: Mapping[str, float]) -> list[EditGain]
     spread = seed_luck(bank.designs).of_score(weights)
     found = []
     for one in bank.designs:
-        long, short = one.reading(LONG), one.reading(FIRST)
-        if one.design.kind != "scan" or long is None or short is None:
+        longer = [score for seed in (LONG, LONG_AGAIN) if (score := one.reading(seed))]
+        short = one.reading(FIRST)
+        if one.design.kind != "scan" or not longer or short is None:
             continue
         (module, source), *_ = one.design.sources.items()
         default = bank.head.default.get(module) or KINDS[module].default_source
         changes = changes_between(default, source, module) or ()
         expected = float(surrogate.predict([one.words], level=LAST).score(weights)[0])
         text = "; ".join(map(_told, changes))
-        se = hypot(long.gain_se, spread)
-        found.append(EditGain(module, text, long.gain, se, short.gain, expected))
+        gain = sum(score.gain for score in longer) / len(longer)
+        # days and episodes are the same for all trainings
+        orders = sum(score.gain_se for score in longer) / len(longer)
+        se = hypot(orders, spread / len(longer) ** 0.5)
+        found.append(EditGain(module, text, gain, se, len(longer), short.gain, expected))
     found.sort(key=lambda one: one.last, reverse=True)
     return found
 

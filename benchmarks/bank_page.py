@@ -39,9 +39,9 @@ the one training included.
 """
 EDITS = """## Single edits after a last-rung training
 
-{n} edits; the {shown} best and the {shown} worst of them. The error is of days, episodes and one
-training seed; the best of many is lucky, so `expected` says what the surrogate, which has seen all
-readings, makes of it.
+{n} edits; the {shown} best and the {shown} worst of them. The gain is the mean of one or two trainings,
+with the error of days, episodes and training seeds; the best of many is lucky, so `expected` says
+what the surrogate, which has seen all readings, makes of it.
 """
 
 
@@ -90,8 +90,8 @@ def _filled(part: str) -> str:
 
 def _luck(figures: BankFigures) -> str:
     if figures.luck.pairs:
-        return f"measured by {figures.luck.pairs} designs that were trained twice"
-    return "a guess: too few designs were trained twice"
+        return f"measured by {figures.luck.pairs} pairs of trainings that differ in the seed alone"
+    return "a guess: too few designs were trained twice alike"
 
 
 def _errors(figures: BankFigures) -> str:
@@ -121,5 +121,7 @@ def _edits(edits: Sequence[EditGain]) -> str:
     for one in edits:
         gain = f"{signed(one.last)} ± {number(one.se)}"
         change = shorten(one.change, MOST_LETTERS).replace("|", "\\|")
-        rows.append((one.module, f"`{change}`", gain, signed(one.search), signed(one.expected)))
-    return table(("module", "edit", "last rung", "search training", "expected"), rows) + "\n"
+        rest = (str(one.trainings), signed(one.search), signed(one.expected))
+        rows.append((one.module, f"`{change}`", gain, *rest))
+    head = ("module", "edit", "last rung", "trainings", "search training", "expected")
+    return table(head, rows) + "\n"

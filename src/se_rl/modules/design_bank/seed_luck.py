@@ -10,11 +10,11 @@ import numpy as np
 
 from se_rl.modules.design_bank.readings import DEFAULT_KIND, BankedDesign, BankScore
 
-FIRST, AGAIN, LONG, BRIEF = 0, 1, 2, 3
-"""Seeds of the four ways to train a banked design: a search training, the same again, the last
-rung, and a third of a search training's work."""
+FIRST, AGAIN, LONG, BRIEF, LONG_AGAIN = 0, 1, 2, 3, 4
+"""Seeds of the ways to train a banked design: a search training, the same again, the last rung, a
+third of a search training's work, and the last rung again."""
 FEWEST_PAIRS = 20
-"""Designs with two seeds below which the usual luck is taken."""
+"""Pairs of trainings below which the usual luck is taken."""
 USUAL = 0.15
 """Luck of one training's score in bps before anything is measured, as scoring takes it, too."""
 
@@ -38,15 +38,19 @@ def seed_luck(designs: Sequence[BankedDesign]) -> SeedLuck:
     What two trainings of the default differ by is in all pairs alike and taken out. Designs that
     fall apart with one seed are no measure for the others, so the median stands for all.
     """
-    found = list(both(designs, FIRST, AGAIN))
-    if len(found) < FEWEST_PAIRS:
+    apart = [np.empty((0, 2))]
+    for pair in ((FIRST, AGAIN), (LONG, LONG_AGAIN)):
+        found = list(both(designs, *pair))
+        if found:
+            parts = [[a.history - b.history, a.simulated - b.simulated] for a, b in found]
+            apart.append(np.array(parts) - np.median(parts, axis=0))
+    every = np.concatenate(apart)
+    if len(every) < FEWEST_PAIRS:
         part = USUAL * 2.0**0.5  # of two equal and independent halves
         return SeedLuck(part, part)
-    apart = np.array([[a.history - b.history, a.simulated - b.simulated] for a, b in found])
-    usual = np.median(np.abs(apart - np.median(apart, axis=0)), axis=0)
     # sd of one = 1.4826 * median |difference| / sqrt 2
-    history, simulated = (1.4826 * usual / 2.0**0.5).tolist()
-    return SeedLuck(history, simulated, len(found))
+    history, simulated = (1.4826 * np.median(np.abs(every), axis=0) / 2.0**0.5).tolist()
+    return SeedLuck(history, simulated, len(every))
 
 
 def both(
