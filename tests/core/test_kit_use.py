@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from se_rl.core.kit_use import kit_use
+from se_rl.core.kit_use import STE_FROM_BANK, kit_use
+from se_rl.core.preparation import make_kit
 from se_rl.core.scan import ORDERED_BY_BANK
 from se_rl.core.stopping import StopRule
 from se_rl.records.archive import Archive
@@ -66,3 +67,21 @@ def test_controls_have_no_kit(archive: Archive) -> None:
     told = dict(line.split(": ", 1) for line in used.idle)
     for part in ("instructions", "weights", "design bank"):
         assert told[part] == "not in the arm random"
+
+
+def test_ste_starts_from_the_bank(archive: Archive) -> None:
+    used = kit_use(search(archive, progress=STILL, estimator="ste"))
+    assert used.bank == (ORDERED_BY_BANK, STE_FROM_BANK)
+    without = kit_use(search(archive, progress=STILL, estimator="ste", bank_prior=False))
+    assert without.bank == ()
+
+
+def test_the_kit_of_a_run_brings_the_bank_to_ste() -> None:
+    for changes, knows in (
+        ({}, True),
+        ({"bank_prior": False}, False),
+        ({"scenario": "multi"}, False),
+    ):
+        kit = make_kit(preset("quick", estimator="ste", **changes))
+        assert kit.low is not None
+        assert bool(kit.low._prior()) == knows

@@ -62,15 +62,18 @@ def test_the_closed_form_of_leaving_one_out_is_that_of_refitting() -> None:
 
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(12, 3)), rng.normal(size=12)
-    x, y = x - x.mean(0), y - y.mean()
+    weights = rng.uniform(0.5, 4.0, size=12)
+    x, y = x - weights @ x / weights.sum(), y - weights @ y / weights.sum()
     gram = torch.tensor(x @ x.T)
     penalty = 0.5 * float(gram.diagonal().mean())
-    found = _leave_one_out(gram, torch.tensor(y), 0.5)[0].numpy()
+    found = _leave_one_out(gram, torch.tensor(y), 0.5, torch.tensor(weights))[0].numpy()
     for i in range(12):
         rest = np.arange(12) != i
-        centre, mean = x[rest].mean(0), y[rest].mean()
+        w = weights[rest]
+        centre, mean = w @ x[rest] / w.sum(), w @ y[rest] / w.sum()
         left = x[rest] - centre
-        slope = np.linalg.solve(left.T @ left + penalty * np.eye(3), left.T @ (y[rest] - mean))
+        square = left.T @ (w[:, None] * left) + penalty * np.eye(3)
+        slope = np.linalg.solve(square, left.T @ (w * (y[rest] - mean)))
         assert found[i] == pytest.approx(mean + (x[i] - centre) @ slope)
 
 
@@ -140,3 +143,33 @@ def test_with_few_designs_the_straight_through_option_says_that_reinforce_was_us
         and not both[1][0]
     )
     assert both[0][1:] == both[1][1:]
+
+
+def test_what_is_known_from_before_makes_it_usable_at_once(designer: LocalDesigner) -> None:
+    known = [
+        (proposal.text, float(proposal.text.count("a"))) for proposal in drawn(designer, 9, n=40)
+    ]
+    asked = []
+
+    def prior() -> list[tuple[str, float]]:
+        asked.append(1)
+        return known
+
+    lle = LowLevelEnhancement(LoRAConfig(estimator="ste"), prior=prior)
+    learner: Any = designer
+    for step in range(2):
+        learner, learned = lle.learn(learner, outcomes_of(drawn(designer, step, n=5)), seed=1)
+        assert learned.measured["ste"] == 1.0
+        assert learned.measured["ste_prior"] == len(known)
+    assert asked == [1]  # read once
+    untouched = LowLevelEnhancement(LoRAConfig(), prior=prior)
+    untouched.learn(cast(Designer, designer), outcomes_of(drawn(designer, 1, n=5)), seed=1)
+    assert asked == [1]  # REINFORCE asks for no prior
+
+
+def test_the_runs_own_designs_count_more_than_what_was_known_before() -> None:
+    table, pairs = toy_pairs(40)
+    turned = [(tokens, -score) for tokens, score in pairs]
+    fitted = fit_predictor(table, pairs, prior=turned)
+    told = [fitted.predict(tokens) for tokens, _ in pairs]
+    assert np.corrcoef(told, [score for _, score in pairs])[0, 1] > 0.9

@@ -16,7 +16,8 @@ from se_rl.modules.design_bank.readings import BankScore
 from se_rl.modules.design_bank.storage import DesignBank, read_bank, write_bank
 from se_rl.modules.design_bank.surrogate import LAST, SEARCH, SHORT, Examples, Surrogate, level_of
 from se_rl.modules.design_bank.words import design_words, module_words
-from se_rl.modules.edits import single_edits
+from se_rl.modules.design_bank.written import written_edits
+from se_rl.modules.edits import EditLanguage, single_edits
 from se_rl.modules.kinds import KINDS
 
 EQUAL = {"static": 0.5, "dynamic": 0.5}
@@ -118,6 +119,19 @@ def test_readings_are_held_against_the_default_of_their_seed() -> None:
         lines.append(replace(line, score=score))
     shifted, plain = Examples.of(DesignBank(HEAD, lines)), Examples.of(tiny_bank(6))
     assert shifted.gains == pytest.approx(plain.gains)
+
+
+def test_edits_are_texts_that_a_model_could_write() -> None:
+    found = written_edits(BANK, EQUAL)
+    assert len({one.text for one in found}) == len(found) > 20
+    ranks = [one.worth for one in found]
+    assert min(ranks) == -1.0 and max(ranks) == 1.0
+    scanned = [one.design for one in BANK.designs if one.design.kind == "scan"]
+    (module, source), *_ = scanned[0].sources.items()
+    sentence = EditLanguage(KINDS[module].default_source, module).written(source)
+    assert sentence in {one.text for one in found}
+    best = max(found, key=lambda one: one.worth)
+    assert best.text.startswith(("def ", "class ", "import ")) or ": " in best.text
 
 
 def test_the_package_has_a_bank_that_opens_at_once_and_without_pandas() -> None:

@@ -160,6 +160,10 @@ class Designers:
         """The model's token embeddings, for the score predictor."""
         return cast(TrainableDesigner, self.base).embeddings
 
+    def tokens_of(self, text: str) -> Sequence[int]:
+        """A text as the model reads it."""
+        return cast(TrainableDesigner, self.base).tokens_of(text)
+
     def _stored_step(self, update: WeightUpdate, iteration: int) -> dict[str, Any]:
         """What a step did, as the archive keeps it."""
         measured = update.measured.items()

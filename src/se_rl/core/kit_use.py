@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from se_rl.core.scan import ORDERED_BY_BANK, uses_bank
+from se_rl.core.scan import ORDERED_BY_BANK, knows_scenario, uses_bank
 from se_rl.core.search import Search
 from se_rl.core.stopping import WINDOW
 from se_rl.llm.instruction_population import QUIET_ITERATIONS
 from se_rl.records.enhancement import KitUse
 from se_rl.records.entries import DEFAULT
 from se_rl.records.settings import RunConfig
+
+STE_FROM_BANK = "STE's score predictor starts from the design bank"
 
 
 def kit_use(search: Search) -> KitUse:
@@ -38,6 +40,8 @@ def bank_uses(config: RunConfig) -> Iterator[str]:
     """What the design bank is used for in a run with these settings."""
     if uses_bank(config):
         yield ORDERED_BY_BANK
+    if config.levels[1] and config.estimator == "ste" and knows_scenario(config):
+        yield STE_FROM_BANK
 
 
 def _idle(config: RunConfig, used: KitUse, steps: Sequence[Mapping[str, Any]]) -> Iterator[str]:

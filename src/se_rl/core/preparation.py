@@ -14,6 +14,7 @@ import numpy as np
 from se_rl.baselines.passive_grid import best_constant
 from se_rl.config import ConfigError
 from se_rl.core.provenance import data_facts
+from se_rl.core.scan import knows_scenario
 from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.known import with_history
@@ -27,7 +28,7 @@ from se_rl.llm.high_level_enhancement import (
     InstructionPopulation,
     PerformanceBuffer,
 )
-from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement
+from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement, Prior
 from se_rl.records.archive import Archive
 from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
@@ -141,6 +142,16 @@ class TrainingMarkets:
         return dynamic_worlds(worlds, data=self.data.train, scales=self.data.scales)
 
 
+def _prior(config: RunConfig) -> Prior:
+    """What the score predictor of STE starts from: the design bank's edits, where it is used."""
+    if not knows_scenario(config):
+        return lambda: ()
+    from se_rl.modules.design_bank.storage import load_bank
+    from se_rl.modules.design_bank.written import written_edits
+
+    return lambda: written_edits(load_bank(), config.weights)
+
+
 def make_kit(config: RunConfig) -> DualLevelEnhancementKit:
     """Both levels of enhancement, or those that the settings leave."""
     enhances_prompts, enhances_weights = config.levels
@@ -153,6 +164,6 @@ def make_kit(config: RunConfig) -> DualLevelEnhancementKit:
     lora = LoRAConfig(rank=config.lora_rank, alpha=config.lora_alpha, estimator=config.estimator)
     return DualLevelEnhancementKit(
         prompts if enhances_prompts or config.arm == "frozen" else None,
-        LowLevelEnhancement(lora) if enhances_weights else None,
+        LowLevelEnhancement(lora, prior=_prior(config)) if enhances_weights else None,
         seed=config.seed,
     )

@@ -43,8 +43,13 @@ def planned_scan(config: RunConfig, rng: np.random.Generator) -> list[SingleEdit
 
 
 def uses_bank(config: RunConfig) -> bool:
-    """Whether the bank says what the scan tries first: it knows the modules of its own scenario."""
-    if not (config.bank_prior and config.evolves and config.scan):
+    """Whether the bank says what the scan tries first."""
+    return config.evolves and config.scan and knows_scenario(config)
+
+
+def knows_scenario(config: RunConfig) -> bool:
+    """Whether the bank may be used, and knows the modules of this scenario."""
+    if not config.bank_prior:
         return False
     from se_rl.modules.design_bank.storage import load_bank
 

@@ -141,6 +141,10 @@ class TrainableDesigner(Designer, Protocol):
         """What the model reads each token as, [token, size]."""
         ...
 
+    def tokens_of(self, text: str) -> Sequence[int]:
+        """A text as the model reads it."""
+        ...
+
     def new_adapter(
         self, label: str, *, settings: LoraSettings | None = None, seed: int = 0
     ) -> TrainableDesigner:

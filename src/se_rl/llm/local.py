@@ -69,6 +69,10 @@ class LocalDesigner:
         """What the model reads each token as, [token, size]; no adapter changes it."""
         return self._engine.model.get_input_embeddings().weight
 
+    def tokens_of(self, text: str) -> Sequence[int]:
+        """A text as the model reads it."""
+        return self._engine.tokenizer(text, add_special_tokens=False)["input_ids"]
+
     def new_adapter(
         self, label: str, *, settings: LoraSettings | None = None, seed: int = 0
     ) -> LocalDesigner:

@@ -9,7 +9,7 @@ the moved weights), and a critic (the group is one).
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from se_rl.llm.adapters import LoraSettings
     from se_rl.llm.likelihood import Surrogate
+    from se_rl.llm.score_predictor import TokenScores
 
 __all__ = [
     "DesignOutcome",
@@ -55,6 +56,8 @@ RECENT = 64
 """Behaviours of each module that novelty is measured against."""
 PAIRS = 512
 """Scored designs that the predictor of "ste" is fitted on."""
+Prior = Callable[[], Sequence[tuple[str, float]]]
+"""Gives texts and their worth, from -1 to 1, when they are needed."""
 _LEAST = {
     "rank": 1,
     "alpha": 1,
@@ -113,13 +116,17 @@ class LoRAConfig:
 class LowLevelEnhancement:
     """LoRA on a causal model, trained by the scores of what it wrote.
 
-    It remembers the behaviour of recent designs, for novelty, and scored designs, for the predictor
-    of "ste". A resumed run must therefore call `learn` at every step again, with `stored` if the
+    `prior` gives texts and their worth, from -1 to 1, that the predictor of "ste" starts from.
+
+    It remembers the behaviour of recent designs, for novelty, and scored designs, for that
+    predictor. A resumed run must therefore call `learn` at every step again, with `stored` if the
     step is known.
     """
 
-    def __init__(self, config: LoRAConfig | None = None) -> None:
+    def __init__(self, config: LoRAConfig | None = None, *, prior: Prior = lambda: ()) -> None:
         self.config = config or LoRAConfig()
+        self._prior = prior
+        self._prior_pairs: TokenScores | None = None
         self._model: Any = None
         self._recent: dict[str, deque[Behaviour]] = defaultdict(lambda: deque(maxlen=RECENT))
         self._pairs: deque[tuple[tuple[int, ...], float]] = deque(maxlen=PAIRS)
@@ -208,7 +215,10 @@ class LowLevelEnhancement:
             return None, ""
         from se_rl.llm.score_predictor import fit_predictor, ste_gradient
 
-        predictor = fit_predictor(learner.embeddings, list(self._pairs))
+        if self._prior_pairs is None:
+            self._prior_pairs = [(learner.tokens_of(text), worth) for text, worth in self._prior()]
+        predictor = fit_predictor(learner.embeddings, list(self._pairs), prior=self._prior_pairs)
+        stats["ste_prior"] = float(len(self._prior_pairs))
         stats["ste"] = float(predictor.usable)
         stats["ste_correlation"] = predictor.correlation
         if not predictor.usable:

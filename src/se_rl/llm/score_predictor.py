@@ -24,6 +24,8 @@ MIN_PAIRS = 16
 """Scored designs that a predictor needs."""
 MIN_CORRELATION = 0.2
 """Of predicted and true scores of designs left out of the fit; below it nobody should follow it."""
+OWN_WEIGHT = 4.0
+"""How many designs of the prior one of the run's own counts for."""
 _RIDGES = (0.01, 0.1, 1.0, 10.0)
 
 
@@ -49,25 +51,33 @@ class ScorePredictor:
         return float(self.worth[list(tokens)].mean())
 
 
+TokenScores = Sequence[tuple[Sequence[int], float]]
+"""The tokens and the score of each design."""
+
+
 def fit_predictor(
-    embeddings: Tensor, pairs: Sequence[tuple[Sequence[int], float]]
+    embeddings: Tensor, pairs: TokenScores, *, prior: TokenScores = ()
 ) -> ScorePredictor:
     """Ridge regression from mean token embedding to score, its strength chosen by leaving one out.
 
-    `embeddings` are [token, size], `pairs` the tokens and the score of each design.
+    `embeddings` are [token, size]. What is known from before, `prior`, counts less than `pairs`.
     """
     table = embeddings.detach().double()
+    own = [OWN_WEIGHT] * len(pairs)
+    weights = torch.tensor([*own, *[1.0] * len(prior)], dtype=torch.float64, device=table.device)
+    pairs = [*pairs, *prior]
     if len(pairs) < MIN_PAIRS:
         nothing = torch.zeros(len(table), dtype=torch.float64, device=table.device)
         reason = f"{len(pairs)} scored designs are too few for a predictor ({MIN_PAIRS})"
         return ScorePredictor(nothing, reason=reason)
     bags = torch.stack([table[list(tokens)].mean(0) for tokens, _ in pairs])  # [design, size]
     scores = torch.tensor([score for _, score in pairs], dtype=torch.float64, device=table.device)
-    centre, spread = bags.mean(0), scores.std()
-    bags, scores = bags - centre, (scores - scores.mean()) / spread.clamp_min(1e-12)
+    shares = weights / weights.sum()
+    centre, mean = shares @ bags, shares @ scores
+    bags, scores = bags - centre, (scores - mean) / scores.std().clamp_min(1e-12)
     gram = bags @ bags.T
-    fits = [_leave_one_out(gram, scores, strength) for strength in _RIDGES]
-    left_out, dual = min(fits, key=lambda fit: float((fit[0] - scores).square().sum()))
+    fits = [_leave_one_out(gram, scores, strength, weights) for strength in _RIDGES]
+    left_out, dual = min(fits, key=lambda fit: float(shares @ (fit[0] - scores).square()))
     correlation = float(torch.nan_to_num(torch.corrcoef(torch.stack([left_out, scores]))[0, 1]))
     worth = (table - centre) @ (bags.T @ dual)
     reason = ""
@@ -98,16 +108,17 @@ def ste_gradient(
     return (totals + torch.zeros_like(totals).index_add(0, chosen.owner, moving)) / lengths
 
 
-def _leave_one_out(gram: Tensor, scores: Tensor, strength: float) -> tuple[Tensor, Tensor]:
+def _leave_one_out(
+    gram: Tensor, scores: Tensor, strength: float, weights: Tensor
+) -> tuple[Tensor, Tensor]:
     """Predictions of each score by a ridge fitted on all the others, in closed form.
 
     With them come the dual weights of the fit on all.
     """
-    n = len(scores)
-    eye = torch.eye(n, dtype=gram.dtype, device=gram.device)
-    inverse = torch.linalg.inv(gram + strength * gram.diagonal().mean().clamp_min(1e-12) * eye)
-    # hat matrix = K (K + ridge)^-1, plus 1 / n for the mean, which is fitted too
-    hat = gram @ inverse + 1.0 / n
+    ridge = strength * gram.diagonal().mean().clamp_min(1e-12)
+    inverse = torch.linalg.inv(gram + torch.diag(ridge / weights))
+    # hat matrix = K (K + ridge / w)^-1, plus each one's share in the mean, which is fitted too
+    hat = gram @ inverse + weights / weights.sum()
     # left-out residual = residual / (1 - h_ii)
     residual = (scores - hat @ scores) / (1.0 - hat.diagonal()).clamp_min(1e-6)
     return scores - residual, inverse @ scores

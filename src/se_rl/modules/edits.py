@@ -188,7 +188,12 @@ class EditLanguage:
         changes = _differences(old, new, names)
         if len(changes) != self.changes:
             return None
-        return "".join(f"{one.slot}: {one.after or 'nothing'}\n" for one in changes)
+        return edit_text(changes)
+
+
+def edit_text(changes: Sequence[Change]) -> str:
+    """Changes as a model writes them: a line for each, the slot's name and its new text."""
+    return "".join(f"{one.slot}: {one.after or 'nothing'}\n" for one in changes)
 
 
 def is_ordered(texts: Sequence[str]) -> bool:
