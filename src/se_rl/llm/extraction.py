@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from se_rl.modules.contracts import LIMITS, Contract
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.static_check.entry import TopNames, is_constant
+from se_rl.modules.static_check.reading import UNREADABLE, syntax_tree
 from se_rl.modules.static_check.scopes import names_of_scope
+from se_rl.records.secrets import INVISIBLE
 
 _THOUGHTS = re.compile(
     r"<think(?:ing)?>.*?</think(?:ing)?>|^.*</think(?:ing)?>|<think(?:ing)?>.*$",
@@ -24,7 +25,7 @@ _THOUGHTS = re.compile(
 )
 _MARKS = re.compile(r"`{3,}|~{3,}")
 _STARTS = ("def ", "class ", "import ", "from ")
-_INVISIBLE = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u2060\ufeff"))
+_INVISIBLE = dict.fromkeys(map(ord, INVISIBLE))
 _STRAIGHT = str.maketrans("\u201c\u201d\u2018\u2019\u00a0\u2212\u202f", "\"\"'' - ")
 _DEFINITIONS = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)
 _MOST_CHARACTERS = 4 * LIMITS.source_bytes
@@ -58,7 +59,7 @@ def extract(answer: str, code_type: str) -> Extraction:
     reason = ""
     for block in reversed(holding):
         plain = _at_margin(block.expandtabs(4), entry)
-        for candidate in (plain, plain.translate(_STRAIGHT)):
+        for candidate in dict.fromkeys((plain, plain.translate(_STRAIGHT))):
             source = _module(candidate, contract) or _module(_code_alone(candidate), contract)
             if source:
                 return Extraction(source)
@@ -138,10 +139,8 @@ def normal_form(source: str) -> str:
 def parse(source: str) -> ast.Module | None:
     """The syntax tree, or None where there is none."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # odd escapes are the static stage's affair
-            return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return syntax_tree(source)
+    except UNREADABLE:
         return None
 
 
@@ -226,10 +225,10 @@ def _code_alone(text: str) -> str:
 def _syntax_error(source: str) -> str:
     """What Python says about a source that does not parse; "" for one that does."""
     try:
-        compile(source, "answer", "exec", ast.PyCF_ONLY_AST)
+        syntax_tree(source)
     except SyntaxError as error:
         near = (error.text or "").strip()[:80]
         return f"line {error.lineno}: {error.msg}, near `{near}`; write complete, valid Python"
-    except (ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return "the source cannot be read; write shorter expressions in plain text"
     return ""

@@ -152,20 +152,22 @@ class DesignGenerator:
     ) -> Attempt:
         """An answer's module, validated; the same module is validated once."""
         found = extract(proposal.text, code_type) if read is None else read(proposal.text)
+        # again: what reading leaves out may have stood between the letters of a key
+        reason = scrub(found.reason)
         if found.source is None:
-            reason = found.reason
             if proposal.finish == "length":
                 cut = proposal.output_tokens
                 reason = f"the answer was cut at {cut} tokens; write a shorter module"
             return Attempt(code_type, None, proposal, None, (*faults, reason))
-        key = code_type, found.source
+        source = scrub(found.source)
+        key = code_type, source
         if key not in self._verdicts:
             with _same_threads():
-                self._verdicts[key] = self.validator.validate(found.source, code_type)
+                self._verdicts[key] = self.validator.validate(source, code_type)
         verdict = self._verdicts[key]
         if not verdict.is_valid:
             faults = (*faults, f"{verdict.stage}: {verdict.error_message}")
-        return Attempt(code_type, found.source, proposal, verdict, faults)
+        return Attempt(code_type, source, proposal, verdict, faults)
 
     def _repaired(self, attempt: Attempt, messages: Messages, place: Sequence[int]) -> Attempt:
         """The attempt after the repairs it needs and may have; words cannot fix the sandbox."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from se_rl.modules.contracts import Contract
 from se_rl.modules.kinds import KINDS
+from se_rl.modules.static_check.reading import UNREADABLE, syntax_tree
 
 Messages = list[dict[str, str]]
 HIDDEN = "***"
@@ -72,7 +73,7 @@ def module_text(source: str, *, imports: bool = True) -> str:
     It is "" for what is not Python.
     """
     try:
-        tree = ast.parse(source)
+        tree = syntax_tree(source)
         if not imports:
             tree.body = [node for node in tree.body if not _is_import(node)]
         for node in ast.walk(tree):
@@ -80,7 +81,7 @@ def module_text(source: str, *, imports: bool = True) -> str:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 node.value = anonymous(node.value)
         return ast.unparse(tree) + "\n"
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except UNREADABLE:
         return ""
 
 

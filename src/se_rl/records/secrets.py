@@ -5,8 +5,10 @@ An endpoint may echo the key that it was sent, in an answer or in an error.
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from functools import lru_cache
 
 HIDDEN = "***"
 LEAST_KEY = 8
@@ -18,6 +20,10 @@ _LOOKS = re.compile(
     r"|\bAIza[0-9A-Za-z_-]{30,}"
     r"|\b[Bb]earer\s{1,4}[A-Za-z0-9._~+/=-]{16,}"
 )
+INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
+"""Letters of no width, which an answer may hold anywhere."""
+_UNSEEN = rf"(?:[{INVISIBLE}]|\\u(?:200[bcd]|2060|feff)){{0,8}}"
+"""Some of them, as they are or in JSON."""
 _VARIABLES = ("API_KEY", "_TOKEN", "_SECRET")
 
 
@@ -25,8 +31,18 @@ def scrub(text: str, *keys: str) -> str:
     """The text without these keys, those of the environment, and what looks like one."""
     for key in (*keys, *environment_keys()):
         if len(key) >= LEAST_KEY:
-            text = text.replace(key, HIDDEN)
+            text = _spelled(key).sub(HIDDEN, text)
     return _LOOKS.sub(_hidden, text)
+
+
+@lru_cache
+def _spelled(key: str) -> re.Pattern[str]:
+    """A key as it may stand in text or in JSON, letters that nobody sees between its own."""
+    letters = []
+    for letter in key:
+        in_json = json.dumps(letter)[1:-1]
+        letters.append(f"(?:{re.escape(in_json)}|{re.escape(letter)})")
+    return re.compile(_UNSEEN.join(letters))
 
 
 def looks_like_key(text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from se_rl.config import ConfigError
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, StoredStanding
 from se_rl.records.gains import Gain
@@ -70,6 +71,9 @@ def show_design(folder: Path, id_prefix: str) -> DesignView:
     with open_record(folder) as archive:
         candidate = archive.candidate(id_prefix)
         rows = {row.id: row for row in design_rows(archive)}
+        if candidate.id not in rows:
+            what = f"{candidate.id} is the {candidate.operator}, a rival that the search did not design"
+            raise ConfigError(f"{what}; `se-rl show {folder}` lists the designs")
         evaluations = archive.evaluations(candidate.id)
         standings = {}
         for (name, rung), standing in archive.standings().items():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import builtins
 from collections.abc import Callable, Iterator
+from functools import cached_property
 
 from se_rl.modules.allowed_names import IMPORTS, words
 from se_rl.modules.errors import SourceRefused
@@ -53,6 +54,8 @@ class ObjectRules:
         self.classes: dict[str, ast.ClassDef] = {}
         self.bindings: dict[str, list[ast.AST]] = {}
         self.made: dict[str, list[ast.AST]] = {}
+        self._name_makers: dict[str, set[str]] = {}
+        self._attribute_makers: dict[str, set[str]] = {}
         for node in ast.walk(tree):
             for child in ast.iter_child_nodes(node):
                 self.parents[child] = node
@@ -126,7 +129,7 @@ class ObjectRules:
                     f"{node.name} may not replace {name} of nn.Module; leave it out,"
                     " write __init__ and forward",
                 )
-        if "__call__" in names and (node.bases or self._is_base(node)):
+        if "__call__" in names and (node.bases or node.name in self._base_names):
             raise SourceRefused(
                 node.lineno, f"{node.name} may not replace __call__; write forward instead"
             )
@@ -146,11 +149,12 @@ class ObjectRules:
     def _nested(self, node: ast.ClassDef) -> bool:
         return self.parents.get(node) is not self.tree
 
-    def _is_base(self, node: ast.ClassDef) -> bool:
-        for other in self.classes.values():
-            if any(isinstance(base, ast.Name) and base.id == node.name for base in other.bases):
-                return True
-        return False
+    @cached_property
+    def _base_names(self) -> set[str]:
+        names: set[str] = set()
+        for node in self.classes.values():
+            names.update(base.id for base in node.bases if isinstance(base, ast.Name))
+        return names
 
     def _check_name(self, node: ast.Name) -> None:
         """type and super are called in their usual forms, and are no values."""
@@ -235,38 +239,48 @@ class ObjectRules:
         if _is_self(owner):
             return True
         if isinstance(owner, ast.Name):
-            makers = self._makers(self.bindings.get(owner.id, []))
+            makers = self._makers_of_name(owner.id)
         elif isinstance(owner, ast.Attribute) and _is_self(owner.value):
-            in_class = owner.attr in self._class_names()
-            makers = [] if in_class else self._makers(self.made.get(owner.attr, []))
+            in_class = owner.attr in self._class_names
+            makers = set() if in_class else self._makers_of_attribute(owner.attr)
         else:
-            makers = []
-        if makers and all(maker == "own" for maker in makers):
-            return True
-        if makers and all(maker == "layer" for maker in makers) and node.attr in WEIGHTS:
+            makers = set()
+        if makers == {"own"} or (makers == {"layer"} and node.attr in WEIGHTS):
             return True
         return node.attr in TENSOR_FLAGS and self._is_local(owner)
 
+    @cached_property
     def _class_names(self) -> set[str]:
         names: set[str] = set()
         for node in self.classes.values():
             names |= names_of_scope(node.body)
         return names
 
-    def _makers(self, targets: list[ast.AST]) -> list[str]:
-        """For each place that binds a name: whether it binds an own object, a layer, or another."""
-        makers = []
+    def _makers_of_name(self, name: str) -> set[str]:
+        """What binds a name, looked at once however often it is used."""
+        if name not in self._name_makers:
+            self._name_makers[name] = self._makers(self.bindings.get(name, []))
+        return self._name_makers[name]
+
+    def _makers_of_attribute(self, name: str) -> set[str]:
+        """What sets an attribute of self, looked at once."""
+        if name not in self._attribute_makers:
+            self._attribute_makers[name] = self._makers(self.made.get(name, []))
+        return self._attribute_makers[name]
+
+    def _makers(self, targets: list[ast.AST]) -> set[str]:
+        """Whether these places bind own objects, layers, or others."""
+        makers = set()
         for target in targets:
             statement = self.parents.get(target)
             value = getattr(statement, "value", None)
-            makers.append("other")
-            plain = isinstance(statement, ast.Assign) and target in statement.targets
-            if not (plain and isinstance(value, ast.Call)):
-                continue
-            if isinstance(value.func, ast.Name) and value.func.id in self.classes:
-                makers[-1] = "own"
-            elif (self.library(value.func) or "").startswith("torch.nn."):
-                makers[-1] = "layer"
+            maker = "other"
+            if isinstance(statement, ast.Assign) and isinstance(value, ast.Call):
+                if isinstance(value.func, ast.Name) and value.func.id in self.classes:
+                    maker = "own"
+                elif (self.library(value.func) or "").startswith("torch.nn."):
+                    maker = "layer"
+            makers.add(maker)
         return makers
 
     def _is_local(self, node: ast.expr) -> bool:

@@ -14,6 +14,11 @@ from se_rl.modules.errors import SourceRefused
 
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\u202a-\u202e\u2066-\u2069\ufeff]")
 _CODING = re.compile(r"(?:.*\n)?[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+MOST_DOTS = 50
+"""Parts of a dotted name; Python joins those of an import anew with each further one."""
+_LONG_DOTTED = re.compile(rf"(?<!\w)(?:\w++[\s\\]*+\.[\s\\]*+){{{MOST_DOTS}}}")
+UNREADABLE = (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError)
+"""What reading a stranger's text may end in."""
 
 
 def read_source(source: str | bytes) -> ast.Module:
@@ -83,18 +88,30 @@ def _check_letters(token: tokenize.TokenInfo) -> None:
         )
 
 
+def syntax_tree(text: str) -> ast.Module:
+    """The tree of a stranger's text, read in time that grows with its length only.
+
+    What cannot be read ends in one of `UNREADABLE`.
+    """
+    if len(text) > LIMITS.source_bytes:
+        raise ValueError(f"more than {LIMITS.source_bytes} characters")
+    if _LONG_DOTTED.search(text):
+        raise ValueError(f"a name of more than {MOST_DOTS} parts")
+    with warnings.catch_warnings():
+        # an odd escape in a comment string is no reason to refuse
+        warnings.simplefilter("ignore")
+        return ast.parse(text)
+
+
 def _parse(text: str) -> ast.Module:
     try:
-        with warnings.catch_warnings():
-            # an odd escape in a comment string is no reason to refuse
-            warnings.simplefilter("ignore")
-            return ast.parse(text)
+        return syntax_tree(text)
     except SyntaxError as error:
         near = (error.text or "").strip()[:80]
         raise SourceRefused(
             error.lineno, f"syntax error, {error.msg}, near `{near}`; write complete, valid Python"
         ) from None
-    except (RecursionError, MemoryError, ValueError, OverflowError):
+    except UNREADABLE:
         raise SourceRefused(
             None, "the source is too deeply nested to read; write shorter expressions"
         ) from None
