@@ -11,6 +11,7 @@ from importlib import import_module
 
 import pytest
 import torch
+from memory_walkarounds import MORE_WALKAROUNDS
 from torch import nn
 from walkaround_sources import WALKAROUNDS, _network, _reward
 
@@ -19,6 +20,7 @@ from se_rl.modules.dropout import without_dropout
 from se_rl.modules.loading import load_module
 from se_rl.modules.static_check import check_source
 
+ALL_WALKAROUNDS = WALKAROUNDS | MORE_WALKAROUNDS
 POWERS = (eval, exec, compile, open, getattr, setattr, delattr, globals, vars, type, __import__)
 INTERPRETER = (types.ModuleType, types.FrameType, types.CodeType, types.MappingProxyType)
 
@@ -26,12 +28,14 @@ INTERPRETER = (types.ModuleType, types.FrameType, types.CodeType, types.MappingP
 def test_what_the_walkarounds_are_built_from_is_harmless() -> None:
     assert check_source(_network()[1], "network") is None
     assert check_source(_reward("pass")[1], "reward") is None
-    assert len(WALKAROUNDS) >= 170
+    assert len(WALKAROUNDS) >= 170 and len(ALL_WALKAROUNDS) == len(WALKAROUNDS) + len(
+        MORE_WALKAROUNDS
+    )
 
 
-@pytest.mark.parametrize("name", WALKAROUNDS)
+@pytest.mark.parametrize("name", ALL_WALKAROUNDS)
 def test_walkarounds_are_refused(name: str) -> None:
-    code_type, source = WALKAROUNDS[name]
+    code_type, source = ALL_WALKAROUNDS[name]
     problem = check_source(source, code_type)
     assert problem is not None and "\n" not in problem.message
     assert "syntax error" not in problem.message and "is not defined" not in problem.message

@@ -29,6 +29,8 @@ KINDS: tuple[str, ...] = (MACRO, *MODULE_KINDS)
 """What an instruction can be about: "macro" for the whole task, or one module."""
 MOST_WORDS = 60
 """An instruction's length, without the sentence on the task that opens every macro instruction."""
+MOST_LETTERS = 8_000
+"""Of an answer that is read as advice: many times what is asked for."""
 FREE_TOKENS, FREE_HEAT = 400, 0.8
 """How long and how freely advice without a grammar is written."""
 SHARPER = "Above all, "
@@ -211,7 +213,9 @@ def cleaned(kind: str, answer: str) -> str:
 
     It is "" if that leaves nothing or the answer is code.
     """
-    told = answer.rpartition("</think>")[2].partition("<think>")[0].strip()
+    told = answer.rpartition("</think>")[2].partition("<think>")[0].strip()[:MOST_LETTERS]
+    # blank lines in their thousands would be tried again from each of them
+    told = "\n".join(line.strip() for line in told.splitlines() if line.strip())
     if _CODE.search(told):
         return ""
     told = "".join(sign for sign in _MARKS.sub("", told) if sign.isprintable() or sign.isspace())

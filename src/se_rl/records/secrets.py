@@ -40,8 +40,8 @@ def _spelled(key: str) -> re.Pattern[str]:
     """A key as it may stand in text or in JSON, letters that nobody sees between its own."""
     letters = []
     for letter in key:
-        in_json = json.dumps(letter)[1:-1]
-        letters.append(f"(?:{re.escape(in_json)}|{re.escape(letter)})")
+        spellings = {json.dumps(letter)[1:-1], letter}
+        letters.append(f"(?:{'|'.join(map(re.escape, sorted(spellings)))})")
     return re.compile(_UNSEEN.join(letters))
 
 
