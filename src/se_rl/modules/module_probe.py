@@ -181,6 +181,13 @@ class ModuleProbe:
             out.requires_grad,
             f"no gradient flows through {self.name}; use no detach(), no_grad() or numpy in it",
         )
+        with torch.no_grad():
+            acting = live(rows)
+        need(
+            float((out.detach() - acting).abs().max()) <= SAME * float(acting.std()) + 1e-6,
+            f"{self.name} gives other values where gradients are wanted than where it acts;"
+            " do not ask for the mode of gradients",
+        )
         self.attempt(
             (out * normal(out.shape, 3)).sum().backward,
             what="the backward pass; avoid in-place operations",

@@ -8,6 +8,8 @@ are fitted to the measured seconds of many networks; `se-rl bench ppo` shows how
 
 from __future__ import annotations
 
+import math
+import re
 from typing import Any
 
 import torch
@@ -43,6 +45,17 @@ CURVES = {
     *("_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm"),
 }
 """Operations that cost several times what an addition costs."""
+REDUCTIONS = {
+    *("sum", "mean", "prod", "amax", "amin", "max", "min", "std", "var", "var_mean", "norm"),
+    *("argmax", "argmin", "any", "all", "median", "nansum", "linalg_vector_norm", "logsumexp"),
+}
+"""Operations that read far more than they write: what they read counts."""
+FACTORISED = re.compile(
+    "_?(linalg_|cholesky|triangular_solve|lu_|qr|svd|geqrf|ormqr|orgqr|pinverse).*"
+)
+"""Operations whose cost grows with the cube of a matrix's side, though they write its square."""
+FACTOR = 10
+"""Products of numbers that such an operation makes, over its numbers times the side."""
 
 
 def work_of_step(world: str, *, row: float, epochs: int, talks: bool) -> float:
@@ -125,12 +138,31 @@ class OperationCounter(TorchDispatchMode):
         elif packet is torch.ops.aten.mkldnn_rnn_layer:  # torch counts none of its products
             rows, *weights = args[:3]
             self.products += 2 * rows[..., 0].numel() * sum(map(torch.numel, weights))
+        elif not func.is_view:
+            self.products += hidden_products(packet.__name__, args, out)
         if not func.is_view:
             written = sum(map(torch.numel, _tensors(out)))
+            if packet.__name__ in REDUCTIONS:
+                written = max(written, *map(torch.numel, _tensors(args)))
             self.elements += written
             if packet.__name__.rstrip("_") in CURVES:
                 self.curves += written
         return out
+
+
+def hidden_products(name: str, args: Any, out: Any) -> int:
+    """Operations that torch does not count and whose outputs do not show: those of decompositions,
+    of distances and of sliding windows."""
+    written = sum(map(torch.numel, _tensors(out)))
+    if name == "_cdist_forward":
+        return 3 * written * int(args[0].shape[-1])
+    if "pool" in name:  # a window for each number
+        window = args[1] if len(args) > 1 and isinstance(args[1], list | tuple) else [1]
+        return written * math.prod(window)
+    if FACTORISED.fullmatch(name) and "norm" not in name:
+        matrices = [one for one in _tensors(args) if one.ndim >= 2]
+        return FACTOR * max((one.numel() * int(one.shape[-1]) for one in matrices), default=0)
+    return 0
 
 
 def _tensors(out: Any) -> list[Tensor]:
