@@ -160,10 +160,7 @@ def _share_steps(sandbox: Sandbox) -> None:
 def _judged(first: Result, second: Result, *, seconds: float, deadline: float) -> ValidationResult:
     """One result of two runs; all they hold may be forged, so only the expected kinds are taken."""
     for run in (first, second):
-        error = (
-            printable(run.value.get("error", "no verdict")) if run.ok else _ending(run, deadline)
-        )
-        if error:
+        if error := _said(run.value.get("error")) if run.ok else _ending(run, deadline):
             return _refused(error, run, seconds)
     prints = [run.value.get("fingerprint") for run in (first, second)]
     behaviour, warnings = first.value.get("behaviour"), first.value.get("warnings")
@@ -184,6 +181,13 @@ def _judged(first: Result, second: Result, *, seconds: float, deadline: float) -
     return ValidationResult(
         True, "passed", "", str(prints[0]), np.asarray(behaviour), kept, first.isolation, seconds
     )
+
+
+def _said(error: Any) -> str:
+    """The error of a verdict; "" for none, which is the empty text and nothing else."""
+    if isinstance(error, str) and not error:
+        return ""
+    return printable(error) or "no verdict"
 
 
 def _refused(error: str, run: Result, seconds: float) -> ValidationResult:
