@@ -76,8 +76,8 @@ def change_rows(folder: Path, rng: random.Random) -> None:
     """Forge events, digests included, or break rows and tables outright."""
     with closing(sqlite3.connect(folder / "archive.sqlite")) as raw:
         raw.execute("PRAGMA foreign_keys = OFF")
-        raw.execute("DROP TRIGGER event_refuses_update")
-        raw.execute("DROP TRIGGER event_refuses_delete")
+        raw.execute("DROP TRIGGER IF EXISTS event_refuses_update")
+        raw.execute("DROP TRIGGER IF EXISTS event_refuses_delete")
         if rng.random() < 0.2:
             table = rng.choice(["candidate", "evaluation", "meta", "model_call", "lineage"])
             columns = [row[1] for row in raw.execute(f"PRAGMA table_info({table})")]

@@ -7,10 +7,12 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from se_rl.bounded_reading import read_regular
 from se_rl.config import ConfigError
 from se_rl.core.operators import hashes
 from se_rl.core.replay import Say, open_stored_run
 from se_rl.core.run import Run
+from se_rl.modules.contracts import LIMITS
 from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, design_id
@@ -110,9 +112,11 @@ def _read_modules(files: Mapping[str, Path]) -> dict[str, str]:
     sources: dict[str, str] = {}
     for code_type, path in files.items():
         try:
-            sources[code_type] = path.read_text()
+            most = LIMITS.source_bytes
+            sources[code_type] = read_regular(path, most_bytes=most, follow=True).decode()
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path} cannot be read ({error}); give a Python file") from None
+            why = getattr(error, "strerror", None) or error
+            raise ConfigError(f"{path} cannot be read ({why}); give a Python file") from None
     for code_type, text in sources.items():
         if (problem := check_source(text, code_type)) is not None:
             _refuse(files[code_type], code_type, "static", problem.message)
