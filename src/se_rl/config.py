@@ -39,10 +39,13 @@ def option(
     return field(default=default, metadata=about)
 
 
-def load_yaml(kind: type[Settings], path: Path) -> Settings:
-    """Settings from a YAML file, which somebody else may have written."""
+def load_yaml(kind: type[Settings], path: Path, *, follow: bool = True) -> Settings:
+    """Settings from a YAML file, which somebody else may have written.
+
+    `follow` allows the path itself to be a link; in a stranger's folder it could lead anywhere.
+    """
     try:
-        raw = plain_yaml(read_regular(path, most_bytes=MOST_YAML_BYTES, follow=True))
+        raw = plain_yaml(read_regular(path, most_bytes=MOST_YAML_BYTES, follow=follow))
     except OSError as error:
         raise ConfigError(
             f"config {path} cannot be read: {error.strerror}; give the path of a YAML file"

@@ -137,7 +137,7 @@ def open_stored_run(stack: ExitStack, place: Path, *, read_only: bool) -> Stored
         raise ConfigError(f"{place} holds no run (no {name}); give the folder of one")
     if not read_only:
         stack.enter_context(folder)
-    config = load_yaml(RunConfig, folder.config)
+    config = load_yaml(RunConfig, folder.config, follow=False)
     archive = Archive.open(folder.archive, blobs=folder.blobs, read_only=read_only)
     return StoredRun(folder, stack.enter_context(archive), config)
 

@@ -143,7 +143,9 @@ def _design_of(place: Path) -> _Design:
         )
     facts = policy_facts(policy_path(place))
     neutral = {world: Neutral(**value) for world, value in facts["neutral"].items()}
-    return _Design(facts["design"] or {}, load_yaml(RunConfig, folder.config), neutral)
+    return _Design(
+        facts["design"] or {}, load_yaml(RunConfig, folder.config, follow=False), neutral
+    )
 
 
 def _gains(

@@ -41,13 +41,15 @@ class ReadOnlyFile:
     def copy(self) -> Path:
         """Read a private copy from now on, together with what its write-ahead log holds."""
         if self._copied is None:
-            folder = tempfile.TemporaryDirectory(prefix="se-rl-archive-")
-            target = Path(folder.name) / "archive.sqlite"
-            for suffix in ("", "-wal"):
-                source = _beside(self._original, suffix)
-                if _is_plain(source):
-                    shutil.copyfile(source, _beside(target, suffix))
-            self._copied = folder
+            self._copied = tempfile.TemporaryDirectory(prefix="se-rl-archive-")
+            try:
+                for suffix in ("", "-wal"):
+                    source = _beside(self._original, suffix)
+                    if _is_plain(source):
+                        shutil.copyfile(source, _beside(self.path, suffix))
+            except BaseException:
+                self.close()
+                raise
         return self.path
 
     def connect(self) -> sqlite3.Connection:
