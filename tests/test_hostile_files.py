@@ -107,6 +107,20 @@ def test_what_is_no_file_is_one_line(
             assert "root:x:" not in (tmp_path / "page.html").read_text()
 
 
+@pytest.mark.parametrize("name", ["bars.csv", "bars.parquet", "A_2020-01-02_message.csv"])
+@pytest.mark.parametrize("plant", PLANTS)
+def test_data_that_is_no_file_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], plant: str, name: str
+) -> None:
+    """A stranger's settings may name any path."""
+    if plant == "an endless file":
+        pytest.skip("data may be as long as memory lets it be")
+    PLANTS[plant](tmp_path / name)
+    assert main(["baselines", "--data", str(tmp_path / name)]) in (1, 2)
+    line = capsys.readouterr().err.rstrip("\n").split("\n")[-1]
+    assert line.startswith("se-rl: ") and "daemon" not in line
+
+
 @pytest.mark.parametrize("plant", PLANTS)
 def test_a_run_does_not_begin_in_a_folder_of_strange_files(tmp_path: Path, plant: str) -> None:
     """The lock's place, which is written to before anything is read."""

@@ -67,6 +67,8 @@ def read_columns(path: Path, options: ReadOptions = INFER_ALL) -> Columns:
 def _content(path: Path) -> bytes:
     if path.is_dir():
         raise DataError(f"{path} is a folder; give one CSV or parquet file")
+    if path.exists() and not path.is_file():  # it might never end
+        raise DataError(f"{path} is a pipe or a device; give one CSV or parquet file")
     try:
         content = path.read_bytes()
     except OSError as error:
