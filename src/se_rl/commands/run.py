@@ -29,6 +29,7 @@ WORTH_AN_OPTION = (
     "max_participation",
     "fill_model",
     "arm",
+    "against",
     "estimator",
     "iterations",
     "parents",
@@ -139,10 +140,13 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--workers is {options.workers}; use 1 or more")
     from se_rl.records.files import to_json
     from se_rl.records.plain import to_plain
+    from se_rl.records.results import PRETENDED_SEARCH
     from se_rl.report.live import LiveRun
 
     results = None
     title = f"se-rl run: {config.data}, {config.designer}, seed {config.seed}"
+    if config.against == "bank":
+        title += f" ({PRETENDED_SEARCH})"
     with CtrlC() as ctrl_c, LiveRun(quiet=options.json, title=title) as live:
         from se_rl.core.framework import default_folder
         from se_rl.core.run import run_search

@@ -77,6 +77,8 @@ def _left_out(config: RunConfig) -> str:
 def _why_no_bank(config: RunConfig) -> str:
     if not config.bank_prior:
         return "left out"
+    if config.against == "bank":
+        return "it scores the designs, so nothing else may use it"
     if not config.evolves:
         return f"not in the arm {config.arm}"
     return "no scan" if not config.scan else f"it has no designs of the scenario {config.scenario}"

@@ -24,6 +24,7 @@ from se_rl.core.iteration_summary import summarise
 from se_rl.core.kit_use import bank_uses
 from se_rl.core.operators import hashes
 from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
+from se_rl.core.pretended import evaluator_of, pretended_results
 from se_rl.core.provenance import code_hash
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
@@ -37,7 +38,7 @@ from se_rl.records.archive import Archive
 from se_rl.records.entries import NAIVE, Candidate, EventListener, design_id, key_of
 from se_rl.records.files import write_text
 from se_rl.records.plain import to_plain
-from se_rl.records.results import RunResults
+from se_rl.records.results import PRETENDED_SEARCH, RunResults
 from se_rl.records.results_file import read_results, write_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.settings import RunConfig
@@ -127,7 +128,7 @@ class Run:
         self.search = Search(
             config,
             archive,
-            self.training_pool,
+            evaluator_of(config, self.training_pool, archive),
             self.designers,
             make_kit(config),
             on_event=self._pass_on,
@@ -138,21 +139,32 @@ class Run:
     def run(self) -> RunResults:
         """Algorithm 1, the last rung, the test set where a design earned it, and the results."""
         self._start()
-        self.say("; ".join(bank_uses(self.config)) or "searching")
+        about = [PRETENDED_SEARCH] if self.pretends else []
+        self.say("; ".join([*about, *bank_uses(self.config)]) or "searching")
         reason = evolve(self.search, after=self._after_iteration)
         self.say(f"search ended ({reason}); the last rung")
+        if self.pretends:
+            return self._finish(pretended_results(self, reason))
         naive = self._naive_design()
         finalists = self.search.ladder.finals([naive])
         checks = check_finalists(self, finalists)
         passed = [name for name in finalists if checks[name].passed]
         champion = self.search.ladder.champion(passed)
         end = SearchEnd(reason, finalists, naive.id, checks)
-        results = write_up(self, end, champion=champion)
+        return self._finish(write_up(self, end, champion=champion))
+
+    def _finish(self, results: RunResults) -> RunResults:
+        """Write the results down, and the page."""
         told = {"stop_reason": results.stop_reason, "best": results.best, "text": results.verdict}
         self.store_event("finished", "finished", told)
         write_results(self.folder.results, results)
         write_text(self.folder.report, run_page(self.folder.path))
         return read_results(self.folder.results)
+
+    @property
+    def pretends(self) -> bool:
+        """Whether nothing is trained, and the design bank says what designs come to."""
+        return self.config.against == "bank"
 
     def close(self) -> None:
         """End the processes that train."""
@@ -236,7 +248,7 @@ class Run:
         """Store one order of the best design so far, step by step, for the page to replay."""
         name = self.search.best
         key = key_of("execution", name)
-        if self.archive.find(key) is not None:
+        if self.pretends or self.archive.find(key) is not None:
             return
         for rung in reversed(self.config.rungs):
             by_seed = self.search.ladder.trainings.at(name, rung)

@@ -48,8 +48,11 @@ def uses_bank(config: RunConfig) -> bool:
 
 
 def knows_scenario(config: RunConfig) -> bool:
-    """Whether the bank may be used, and knows the modules of this scenario."""
-    if not config.bank_prior:
+    """Whether the bank may be used, and knows the modules of this scenario.
+
+    A search that is scored by the bank must not be told by it what will score.
+    """
+    if not config.bank_prior or config.against == "bank":
         return False
     from se_rl.modules.design_bank.storage import load_bank
 

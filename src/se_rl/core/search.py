@@ -33,7 +33,8 @@ PLATEAU = 3
 class Search:
     """Designs, how they stand, and what was learnt from them.
 
-    `on_event` hears every event, `spent` says which budget ran out ("" for none).
+    `on_event` hears every event, `spent` says which budget ran out ("" for none). Without `stores`
+    trainings and standings are neither announced nor stored.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Search:
         *,
         on_event: EventListener = lambda *_, **__: None,
         spent: Callable[[], str] = lambda: "",
+        stores: bool = True,
     ) -> None:
         self.config = config
         self.archive = archive
@@ -54,7 +56,9 @@ class Search:
         self.on_event = on_event
         self.default = Candidate(design_id({}), {}, DEFAULT)
         self.designs = KnownDesigns(archive, on_event=on_event)
-        self.ladder = Ladder(config, archive, evaluator, self.default, on_event=on_event)
+        self.ladder = Ladder(
+            config, archive, evaluator, self.default, on_event=on_event, stores=stores
+        )
         self.proposer = Proposer(config, self.designs, self.ladder, designers, kit)
         self.progress = StopRule(config.epsilon)
         self.best = self.default.id

@@ -82,7 +82,7 @@ def write_up(run: Run, end: SearchEnd, *, champion: str) -> RunResults:
     )
     facts = {**run.facts, "test_days": table.days, "orders": table.orders}
     results = replace(
-        _results(run, end, table, champion=champion),
+        run_results(run, end, table, champion=champion),
         final_metrics=final_test.final_metrics(table.methods, scores),
         dynamic=simulated.methods,
         test_openings=openings,
@@ -102,7 +102,7 @@ def _kept_default(run: Run, end: SearchEnd, notes: Sequence[str] = ()) -> RunRes
     save_policy(run, default)
     run.say("no design is ahead of the default: the test days stay sealed")
     table = _history_table(run, policies, split="valid")
-    results = _results(run, end, table, champion=default)
+    results = run_results(run, end, table, champion=default)
     results = replace(
         results,
         final_metrics=final_test.kept_metrics(table.methods),
@@ -141,7 +141,7 @@ def _history_table(
     )
 
 
-def _results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) -> RunResults:
+def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) -> RunResults:
     """What every run states, whichever days its table rests on: choice, costs and origin."""
     ladder, config, used = run.search.ladder, run.config, run.budget.usage()
     selection = final_test.selection(ladder, champion, proposed=run.search.proposed)

@@ -30,8 +30,10 @@ naive reward.
 ACCEPTED = "accepted"
 NO_VALID_DESIGN = "no valid design"
 NO_IMPROVEMENT = "no improvement found"
+PRETENDED_SEARCH = "against the surrogate, not a result"
 """How a search can end: with a design that is ahead of the default at the last rung, without any
-design that could be scored, or with the default kept. The sealed days are opened for the first.
+design that could be scored, or with the default kept; or it trained nothing and asked the design
+bank. The sealed days are opened for the first.
 """
 TEST_DAYS = "sealed test days"
 VALIDATION_DAYS = "validation days"

@@ -70,6 +70,11 @@ class RunConfig:
     scan: bool = option(
         True, "the first iteration tries the default with single choices made otherwise"
     )
+    against: Literal["trainings", "bank"] = option(
+        "trainings",
+        "what designs are scored by: trainings, or the bank's surrogate, which is no result",
+        choices=("trainings", "bank"),
+    )
     bank_prior: bool = option(True, "start from what the design bank's published trainings tell")
     hle: bool = option(True, "enhance prompts (high level)")
     lle: bool = option(True, "enhance weights (low level)")

@@ -57,7 +57,10 @@ def print_results(
     say(console, results.verdict, style="bold")
     warn_synthetic(console, synthetic=results.data.synthetic)
     methods = [_method(name, row) for name, row in results.baselines.items()]
-    console.print(text_table(f"{results.measured_on}, bps", METHOD_COLUMNS, methods, strong=OURS))
+    if methods:
+        console.print(
+            text_table(f"{results.measured_on}, bps", METHOD_COLUMNS, methods, strong=OURS)
+        )
     simulated = []
     for size, rows in results.dynamic.items():
         simulated += [_simulated(f"{name}, {size}", row) for name, row in rows.items()]

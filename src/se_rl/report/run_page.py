@@ -17,7 +17,7 @@ from se_rl.records.archive import Archive
 from se_rl.records.files import to_json
 from se_rl.records.gains import ScoreSummary
 from se_rl.records.method_rows import MethodRow, SimulatedRow
-from se_rl.records.results import BOUND, OURS, RunResults
+from se_rl.records.results import BOUND, OURS, PRETENDED_SEARCH, RunResults
 from se_rl.records.results_file import NoResults, read_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.report import run_charts as charts
@@ -184,6 +184,8 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
 def _banners(run: RunRecord) -> list[str]:
     """What must be seen before any figure."""
     banners = []
+    if (run.started.get("config") or {}).get("against") == "bank":
+        banners.append(f"{PRETENDED_SEARCH.upper()}: nothing was trained, no day was opened")
     if run.data.synthetic:
         banners.append("SYNTHETIC DATA: no market ever printed these prices")
     levels = {str(run.started.get("isolation", ""))}

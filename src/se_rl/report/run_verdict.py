@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from se_rl.records.results import RunResults
+from se_rl.records.results import PRETENDED_SEARCH, RunResults
 from se_rl.report.cautions import ON_SYNTHETIC, SUSPECT, SUSPECT_BPS
 from se_rl.report.page_numbers import interval, plain, signed
 from se_rl.report.run_designs import RunRecord
@@ -33,6 +33,10 @@ def read_verdict(run: RunRecord) -> RunVerdict:
 
 def final_verdict(results: RunResults) -> RunVerdict:
     """What the sealed test says of the best design against the default."""
+    if results.outcome == PRETENDED_SEARCH:
+        return RunVerdict(
+            "open", results.verdict, "Its figures are those of the design bank's surrogate."
+        )
     if not results.is_accepted:
         return _kept_default(results)
     metrics, chosen = results.final_metrics, results.selection

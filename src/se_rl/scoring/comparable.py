@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from se_rl.config import ConfigError
-from se_rl.records.results import OURS, STRONG, RunResults
+from se_rl.records.results import OURS, PRETENDED_SEARCH, STRONG, RunResults
 from se_rl.records.results_file import read_results
 from se_rl.records.run_folder import RunFolder
 
@@ -41,6 +41,8 @@ def _refuse_twice(places: Sequence[Path]) -> None:
 
 def _require_scores(results: Sequence[RunResults], places: Sequence[Path]) -> None:
     for run, place in zip(results, places, strict=True):
+        if run.outcome == PRETENDED_SEARCH:
+            raise ConfigError(f"{place} is {PRETENDED_SEARCH}; compare runs that trained designs")
         if run.is_accepted and not {OURS, STRONG} <= set(run.score_by_day):
             raise ConfigError(
                 f"{place} has no score by test day: an older se-rl made it; "

@@ -39,7 +39,7 @@ class Ladder:
     """How designs stand at each rung, compared with `default`.
 
     `standings` are by (design, index of the rung). With `stores` every standing that is brought up
-    to date becomes an event of the journal.
+    to date becomes an event of the journal, and every evaluation is announced.
     """
 
     def __init__(
@@ -85,7 +85,8 @@ class Ladder:
                     jobs.append(TrainingJob(self.climbed[name], rung, seed))
         for job, evaluation, stored in self.evaluator.evaluate(jobs):
             self.trainings.add(job, evaluation)
-            self.on_event("evaluated", asdict(evaluation) | self._reading(job), stored=stored)
+            if self._stores:
+                self.on_event("evaluated", asdict(evaluation) | self._reading(job), stored=stored)
         self._settle(rung)
 
     def promote(self, names: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ later one counts the trainings of the earlier, too: a race adds seeds to a scree
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from se_rl.records.entries import Evaluation
 from se_rl.records.jobs import TrainingJob
@@ -25,6 +26,7 @@ class Trainings:
         self.rule = rule
         self._made: dict[tuple[str, int], dict[int, Evaluation]] = {}
         self._arrays: dict[str, dict[str, Array]] = {}
+        self._compared: dict[tuple[str, str, int, tuple[int, ...]], Standing] = {}
 
     def __iter__(self) -> Iterator[Evaluation]:
         """Every training once, under the rung where it was made."""
@@ -62,14 +64,16 @@ class Trainings:
         seeds = [s for s in own if own[s].ok and s in theirs and theirs[s].ok]
         if not seeds:
             return None
-        return standing(
-            name,
-            rung.index,
-            [self.scores(own[s]) for s in seeds],
-            [self.scores(theirs[s]) for s in seeds],
-            rule=self.rule,
-            regimes=self.evaluator.regimes(rung),
-            cells=self.evaluator.cells.get("dynamic", ()),
-            spread=spread,
-            training_seeds=seeds,
-        )
+        key = (name, other, rung.index, tuple(seeds))
+        if key not in self._compared:  # a batch settles again all that were there before it
+            self._compared[key] = standing(
+                name,
+                rung.index,
+                [self.scores(own[s]) for s in seeds],
+                [self.scores(theirs[s]) for s in seeds],
+                rule=self.rule,
+                regimes=self.evaluator.regimes(rung),
+                cells=self.evaluator.cells.get("dynamic", ()),
+                training_seeds=seeds,
+            )
+        return replace(self._compared[key], spread=spread)

@@ -1,7 +1,8 @@
 """What a design will score, from its choices: a Gaussian process over the words of banked designs.
 
 The gain over the default is a sum over words, plus what choices do together, plus what it costs to
-go far from the default; the default itself gains exactly nothing. The levels of a ladder (a third
+go far from the default, plus what a design has of its own, which its trainings alone tell; the
+default itself gains exactly nothing. The levels of a ladder (a third
 of the work, the search's, three times as much) share most of it. History and simulated markets are
 learned side by side, each in units of its own spread, and large losses are squashed: what matters
 is which designs are good, not how bad bad ones are.
@@ -29,14 +30,18 @@ PARTS = ("history", "simulated")
 
 @dataclass(frozen=True)
 class Strengths:
-    """How much of the spread each part of the surrogate may explain, and how far levels agree."""
+    """How much of the spread each part of the surrogate may explain, and how far levels agree.
+
+    `own` is what a design has that its words do not tell, `luck` that of one training.
+    """
 
     words: float = 0.1
     together: float = 1.0
     reach: float = 3.5
     distance: float = 0.01
+    own: float = 0.2
     agreement: float = 0.95
-    noise: float = 0.3
+    luck: float = 0.1
 
 
 STRENGTHS = Strengths()
@@ -121,10 +126,9 @@ class Surrogate:
         self._level = examples.level
         self._spread = spread_of(examples.gains)  # [part]
         same_seed = examples.seed[:, None] == examples.seed[None]
-        noise = strengths.noise * (
-            np.eye(len(same_seed)) + same_seed
-        )  # own luck, and the default's
-        covariance = self._covariance(self._rows, self._level) + noise
+        # the luck of each training, and that of the default's which it is held against
+        luck = strengths.luck * (np.eye(len(same_seed)) + same_seed)
+        covariance = self._covariance(self._rows, self._level) + luck
         self._inverse = np.linalg.inv(covariance)
         self._dual = self._inverse @ squashed(examples.gains / self._spread)  # [reading, part]
 
@@ -158,11 +162,13 @@ class Surrogate:
         own, theirs = np.square(rows).sum(1), np.square(self._rows).sum(1)
         product = rows @ self._rows.T
         known = self.strengths
-        near = _near(own[:, None] + theirs[None] - 2.0 * product, known.reach)
+        apart = own[:, None] + theirs[None] - 2.0 * product
+        near = _near(apart, known.reach)
         # a difference to the default, so that the default itself has none
         joint = near - _near(own, known.reach)[:, None] - _near(theirs, known.reach)[None] + 1.0
         far = np.sqrt(own)[:, None] * np.sqrt(theirs)[None]
         total = known.words * product + known.together * joint + known.distance * far
+        total += known.own * ((apart < 0.5) & (own > 0.5)[:, None])  # the very same design
         agree = np.where(level[:, None] == self._level[None], 1.0, known.agreement)
         return total * agree
 
@@ -170,7 +176,7 @@ class Surrogate:
         own = np.square(rows).sum(1)
         known = self.strengths
         joint = known.together * (2.0 - 2.0 * _near(own, known.reach))
-        return (known.words + known.distance) * own + joint
+        return (known.words + known.distance) * own + joint + known.own * (own > 0.5)
 
 
 def _near(squares: Array, reach: float) -> Array:
