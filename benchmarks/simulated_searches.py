@@ -45,9 +45,9 @@ HEAD = """# Simulated searches
 Made by `python benchmarks/simulated_searches.py`; do not edit. **Against the surrogate, not a
 result**: nothing was trained. {searches} searches in {seconds:.0f} seconds ({processor:.0f} seconds of
 processor time) in {workers} processes, preset {preset}, against the surrogate of the
-[design bank](bank.md): a reading is what it predicts for the design's choices, plus luck of days and seeds as large as the bank has it, drawn anew in
-each search. The bank orders no scan here, since it is what designs are scored by; `best-of-n` draws
-its modules from the grammar.
+[design bank](bank.md): a reading is what it predicts for the design's choices, plus luck of days
+and seeds as large as the bank has it, drawn anew in each search. The bank orders no scan here,
+since it is what designs are scored by; `best-of-n` draws its modules from the grammar.
 
 What the leader truly gains over the default after a last-rung training, by the surrogate, in bps:
 the mean over searches, and after the finals its 10th and 90th percentile. `best tried` is the best
