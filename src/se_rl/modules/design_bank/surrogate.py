@@ -123,6 +123,7 @@ class Surrogate:
                 vocabulary.setdefault(word, len(vocabulary))
         self._vocabulary = vocabulary
         self._rows = self._matrix([one.words for one in examples.designs])
+        self._squares = np.square(self._rows).sum(1)
         self._level = examples.level
         self._spread = spread_of(examples.gains)  # [part]
         same_seed = examples.seed[:, None] == examples.seed[None]
@@ -139,7 +140,7 @@ class Surrogate:
         across = self._covariance(rows, levels)
         mean = across @ self._dual  # [design, part]
         own = self._own_variance(rows)
-        left = np.maximum(0.0, own - np.einsum("ij,jk,ik->i", across, self._inverse, across))
+        left = np.maximum(0.0, own - np.sum((across @ self._inverse) * across, axis=1))
         gains = unsquashed(mean) * self._spread
         # the error of the squashed number, as far as the curve is steep there
         errors = np.sqrt(left)[:, None] * np.cosh(mean) * self._spread
@@ -159,7 +160,7 @@ class Surrogate:
 
     def _covariance(self, rows: Array, level: npt.NDArray[np.int64]) -> Array:
         """Of designs at levels with the readings that were learned from, [design, reading]."""
-        own, theirs = np.square(rows).sum(1), np.square(self._rows).sum(1)
+        own, theirs = np.square(rows).sum(1), self._squares
         product = rows @ self._rows.T
         known = self.strengths
         apart = own[:, None] + theirs[None] - 2.0 * product
