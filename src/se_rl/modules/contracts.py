@@ -131,6 +131,9 @@ NETWORK_CONSTANTS: dict[str, Constant] = {
     "history": Constant(1, 16, 1, "observations of the past that forward() sees (a whole number)"),
     "action_zero": Constant(0.25, 4.0, 1.0, "multiple of the TWAP slice that an output of 0 means"),
     "action_scale": Constant(0.1, 4.0, 1.0, "how far an output of 1 moves the action, in log-odds"),
+    "batch": Constant(
+        0.25, 2.0, 1.0, "order steps of an update, as a multiple of the usual number"
+    ),
 }
 
 

@@ -9,9 +9,10 @@ from se_rl.data.features import OBSERVATION_FIELDS
 from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
 from se_rl.rl.learner import TrainConfig
 from se_rl.rl.training_worlds import TrainingWorldsConfig
-from se_rl.rl.work import PASS, work_of_step
+from se_rl.rl.work import PASS, batch_overhead, work_of_step
 from se_rl.rl.world_sampler import orders_of_batch
 
+BATCH = NETWORK_CONSTANTS["batch"]
 FASTER = 60.0
 """How much more work than seconds of acting a row may count, where a fast machine admits a network.
 
@@ -25,7 +26,7 @@ class ExpectedAnswer:
     """What the parent knows of an answer before the training begins.
 
     `shape` are the sizes of the policy, `steps` the order steps of one update in each world (the
-    fewest and the most, where orders have several lengths), `longest` the steps of the longest
+    fewest and the most, by lengths of orders and sizes of batches), `longest` the steps of the longest
     order, `budget` the work to spend.
     """
 
@@ -44,9 +45,12 @@ class ExpectedAnswer:
         agents = worlds.agents if simulated else 1
         steps = {}
         for name, lengths in horizons.items():
-            played = [
-                horizon * orders_of_batch(config.samples, horizon, agents) for horizon in lengths
-            ]
+            played = []
+            for batch in (BATCH.low, BATCH.high):
+                samples = round(batch * config.samples)
+                played += [
+                    horizon * orders_of_batch(samples, horizon, agents) for horizon in lengths
+                ]
             steps[name] = (min(played), max(played))
         limits_on_history = "static" in horizons and worlds.fill_model == "limit_on_bars"
         takes_price = limits_on_history or (simulated and worlds.takes_price)
@@ -83,5 +87,6 @@ class ExpectedAnswer:
         total = 0.0
         for world in self.phases[phase]:
             cost = work_of_step(world, row=row, epochs=epochs, talks=talks)
-            total += self.steps[world][most] * cost
+            overhead = batch_overhead(BATCH.high if most else BATCH.low)
+            total += self.steps[world][most] * cost * overhead
         return total

@@ -63,6 +63,7 @@ class Learner:
     reward: Reward
     gamma: float
     gae_lambda: Mapping[str, float]
+    batch: float = 1.0
     reward_bound: float = LIMITS.reward_magnitude
 
     @classmethod
@@ -101,6 +102,7 @@ class Learner:
                 "static": _constant(modules, "gae_lambda", config.gae_lambda),
                 "dynamic": _constant(modules, "gae_lambda_dynamic", config.gae_lambda),
             },
+            batch=modules.constant("batch"),
         )
 
 

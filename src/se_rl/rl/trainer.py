@@ -28,7 +28,7 @@ from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.rebalance import EVERY, Balance
 from se_rl.rl.rollout import Diverged, Rollout
 from se_rl.rl.training_curve import UpdateRow
-from se_rl.rl.work import row_work, work_of_step
+from se_rl.rl.work import batch_overhead, row_work, work_of_step
 from se_rl.rl.world_sampler import WorldSampler
 
 __all__ = ["PHASES", "TrainConfig", "Trained", "Training", "train"]
@@ -223,7 +223,8 @@ class Training:
             self._row_work = max(self._row_work, row_work(policy, windows))
         epochs = self.learner.ppo.epochs
         talks = policy.message_size > 0
-        return work_of_step(name, row=self._row_work, epochs=epochs, talks=talks)
+        cost = work_of_step(name, row=self._row_work, epochs=epochs, talks=talks)
+        return cost * batch_overhead(self.learner.batch)
 
     def _judge(self) -> float:
         """Play the held-back orders if it is time to; the score, or NaN."""
@@ -245,7 +246,7 @@ class Training:
             samplers[name] = WorldSampler(
                 worlds[name],
                 self.neutral.get(name, Neutral()),
-                samples=self.config.samples,
+                samples=round(self.learner.batch * self.config.samples),
                 agents=agents,
                 seed=stream,
             )

@@ -36,6 +36,8 @@ ACT = 3.5e-7
 """Work of a row that passes forward alone, when the policy acts on few rows at a time."""
 ACTING = 0.5
 """The share of a pass that acting takes on top."""
+FIXED = 0.25
+"""The share of a usual update's work that does not depend on the number of its orders."""
 ROWS = 64
 """Books whose rows are counted together where none were met."""
 
@@ -67,6 +69,14 @@ def work_of_step(world: str, *, row: float, epochs: int, talks: bool) -> float:
     passes = ACTING + epochs * (2.0 if talks else 1.0)
     steps_per_unit = STEPS_PER_UNIT.get(world, STEPS_PER_UNIT["static"])
     return 1.0 / steps_per_unit + ACT + passes * row
+
+
+def batch_overhead(batch: float) -> float:
+    """What an order step costs in an update of `batch` times the usual size, against the usual one.
+
+    Part of an update's work is the same however many orders there are.
+    """
+    return 1.0 - FIXED + FIXED / batch
 
 
 def row_work(policy: Policy, windows: Tensor | None = None) -> float:

@@ -22,8 +22,11 @@ RULES: Rules = {
         "    entropy_bonus = <entropy_bonus>\n"
         "    action_zero = <action_zero>\n"
         "    action_scale = <action_scale>\n"
+        "<own_batch>"
         "    history = <family>",
     ),
+    "own_batch": ("", "    batch = <batch>\n"),
+    "batch": one_of("0.25 0.5 1.0 2.0"),
     "learning_rate": one_of("0.0003 0.0005 0.001 0.002 0.003 0.005"),
     "exploration": one_of("0.2 0.3 0.4 0.6 0.8 1.0 1.2"),
     "exploration_end": one_of("0.1 0.2 0.3 0.5 0.8"),
