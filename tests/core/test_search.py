@@ -549,6 +549,27 @@ def test_a_search_begins_with_a_scan_of_single_choices(start: Start) -> None:
     assert arms["full"] == arms["local"]  # only who edits differs between them
 
 
+def test_the_second_iteration_puts_the_best_of_the_scan_together(start: Start) -> None:
+    bench = start(arm="local", scan=True, bank_prior=False, iterations=2)
+    bench.run()
+    ladder, found = bench.search.ladder, bench.search.designs
+    scanned = [one.candidate for one in bench.brought[0]["designs"]]
+    together = [one for one in bench.brought[1]["designs"] if one.candidate.operator == "combine"]
+    assert len(together) == bench.search.config.siblings
+    best = max(scanned, key=lambda one: ladder.standings[one.id, 0].score)
+    assert any(best.id in one.candidate.parents for one in together)
+    for one in together:
+        mine, theirs = (found.sources[name] for name in one.candidate.parents)
+        for module, source in one.sources.items():
+            usual = KINDS[module].default_source
+            new = {change.slot for change in changes_between(usual, source, module) or ()}
+            for part in (mine, theirs):
+                if module in part:
+                    assert new & {
+                        c.slot for c in changes_between(usual, part[module], module) or ()
+                    }
+
+
 def test_what_ablations_leave_out(start: Start) -> None:
     without_words = start(Learner(), at="a", hle=False)
     without_words.run()

@@ -14,6 +14,7 @@ from se_rl.modules.edits import (
     EditLanguage,
     changes_between,
     drawn_edit,
+    merged,
     single_edits,
 )
 from se_rl.modules.grammar import draw
@@ -128,3 +129,29 @@ def test_a_module_outside_of_the_grammar_has_no_edits() -> None:
     assert changes_between(source, KINDS["reward"].default_source, "reward") is None
     with pytest.raises(ValueError, match="no choices"):
         EditLanguage(source, "reward")
+
+
+def test_choices_of_two_modules_come_together() -> None:
+    base = KINDS["network"].default_source
+    one = base.replace("Module):\n", "Module):\n    action_scale = 1.5\n")
+    other = base.replace("Module):\n", "Module):\n    batch = 0.5\n").replace("= 64", "= 48")
+    both = merged(base, one, other, "network")
+    assert both is not None and "action_scale = 1.5\n    batch = 0.5" in both and "= 48" in both
+    assert merged(base, other, one, "network") == both
+    rival = base.replace("Module):\n", "Module):\n    batch = 0.25\n")
+    assert merged(base, rival, other, "network") == other.replace("0.5", "0.25")
+    assert merged(base, base, other, "network") == merged(base, other, base, "network") == other
+    assert merged(base, "x = 1", other, "network") is None
+
+
+@pytest.mark.parametrize("module", ["reward", "network", "imagination"])
+def test_any_two_single_edits_come_together(module: str) -> None:
+    rng = np.random.default_rng(0)
+    base = KINDS[module].default_source
+    edits = single_edits(base, module, rng)
+    for one in edits:
+        other = edits[int(rng.integers(len(edits)))]
+        both = merged(base, one, other, module)
+        assert both is not None and derivation(both, module) is not None
+        if len(changes_between(base, both, module) or ()) == 2:
+            assert merged(base, other, one, module) == both

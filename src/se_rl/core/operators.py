@@ -6,6 +6,7 @@ rewrite    a different idea, the parent's module is shown as tried: a fresh star
 repair     a failed module with the reason, mended
 crossover  another design's module, swapped in: no model is asked
 scan       the default with one choice made otherwise: what the first iteration tries
+combine    the choices of two designs of the scan together: what the second one begins with
 random     a whole design drawn from the grammar: a control that asks no model either
 """
 
@@ -23,7 +24,7 @@ from se_rl.llm.backends import Proposal
 from se_rl.llm.editing import TriedEdit, write_edits
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, default_micro
-from se_rl.modules.edits import drawn_edit
+from se_rl.modules.edits import drawn_edit, merged
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Candidate, Instruction, design_id, sha256
 
@@ -229,6 +230,35 @@ def draw_edits(
 def scan(plan: Plan, source: str, *, place: int) -> Proposed:
     """The default with one choice of a module made otherwise."""
     return _with_module(plan, source, place=place, operator="scan")
+
+
+def combine(
+    one: Candidate,
+    other: Candidate,
+    sources: Mapping[str, Mapping[str, str]],
+    *,
+    iteration: int,
+    place: int,
+) -> Proposed | None:
+    """The default with the choices of both designs; None where that cannot be written."""
+    mine, theirs = sources[one.id], sources[other.id]
+    whole: dict[str, str] = {**theirs, **mine}
+    for module in mine.keys() & theirs.keys():
+        both = merged(KINDS[module].default_source, mine[module], theirs[module], module)
+        if both is None:
+            return None
+        whole[module] = both
+    candidate = Candidate(
+        design_id(hashes(whole)),
+        hashes(whole),
+        "combine",
+        (one.id, other.id),
+        other.module,
+        iteration,
+        place=place,
+    )
+    choice: StepChoice = {"module": other.module, "operator": "combine", "model": "none"}
+    return Proposed(candidate, whole, choice)
 
 
 def _with_module(plan: Plan, source: str, *, place: int, operator: str) -> Proposed:

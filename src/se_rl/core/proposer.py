@@ -14,6 +14,7 @@ from se_rl.core.operators import (
     Plan,
     Proposed,
     ask,
+    combine,
     draw_edits,
     drawn,
     scan,
@@ -72,11 +73,15 @@ class Proposer:
     def siblings(
         self, iteration: int, group: int, *, n: int, rng: np.random.Generator
     ) -> list[Proposed]:
-        """The n designs of one prompt, of one crossover, or of the scan that comes first."""
+        """The n designs of one prompt, of one crossover, or of the experiment that comes first."""
         if self.config.arm == "random":
             return self._drawn(iteration, group, n=n, rng=rng)
         if self.config.evolves and self.config.scan and iteration == 1:
             return self._scanned(group, n=n, rng=rng)
+        if self.config.evolves and self.config.scan and (iteration, group) == (2, 0):
+            together = self._combined(iteration, n=n)
+            if len(together) == n:
+                return together
         fresh = not self.config.evolves or self.starts_afresh
         parent = self.default if fresh else self.designs.candidates[self.parents.choose(rng)]
         choice = self._choose(parent, iteration, group, rng=rng)
@@ -162,6 +167,27 @@ class Proposer:
         for place, edit in enumerate(self._scan[first : first + n]):
             choice = {"module": edit.module, "operator": "scan", "model": "none"}
             made.append(scan(Plan(1, choice, self.default, {}), edit.source, place=place))
+        return made
+
+    def _combined(self, iteration: int, *, n: int) -> list[Proposed]:
+        """The designed experiment's second step: the best of the scan two by two, best pairs first."""
+        scanned = []
+        for candidate in self.designs.candidates.values():
+            standing = self.ladder.longest(candidate.id)
+            if candidate.operator == "scan" and standing is not None:
+                scanned.append((standing.score, candidate))
+        scanned.sort(key=lambda pair: -pair[0])
+        known = set(self.designs.candidates)
+        made: list[Proposed] = []
+        for second in range(1, len(scanned)):  # (0, 1), (0, 2), (1, 2), (0, 3), ...
+            for first in range(second):
+                one, other = scanned[first][1], scanned[second][1]
+                found = combine(
+                    one, other, self.designs.sources, iteration=iteration, place=len(made)
+                )
+                if found is not None and found.candidate.id not in known and len(made) < n:
+                    known.add(found.candidate.id)
+                    made.append(found)
         return made
 
     def _tried_edits(self, module: str, most: int) -> list[TriedEdit]:

@@ -113,6 +113,31 @@ def changes_between(before: str, after: str, code_type: str) -> tuple[Change, ..
     return tuple(_differences(old, new, names))
 
 
+def merged(base: str, one: str, other: str, code_type: str) -> str | None:
+    """A module with the choices in which `one` or `other` differ from `base`.
+
+    Where both do, the first one's stand. None where one is outside of the grammar, or of another
+    family.
+    """
+    trees = [_tree(source, code_type) for source in (base, one, other)]
+    if trees[0] is None or trees[1] is None or trees[2] is None:
+        return None
+    if len({tree.rule for tree in trees if tree is not None}) > 1:
+        return None
+    return spell(_merged(trees[0], trees[1], trees[2]).choices(), code_type)
+
+
+def _merged(base: Tree, one: Tree, other: Tree) -> Tree:
+    if one.alternative != base.alternative:
+        return one
+    if other.alternative != base.alternative:
+        return other
+    children = []
+    for old, mine, theirs in zip(base.children, one.children, other.children, strict=True):
+        children.append(_merged(old, mine, theirs))
+    return Tree(base.rule, base.alternative, tuple(children), base.rules)
+
+
 def _differences(old: Tree, new: Tree, names: dict[int, str]) -> list[Change]:
     if old.alternative != new.alternative:
         return [Change(names[id(old)], old.text(), new.text())]
