@@ -467,6 +467,14 @@ def test_entries_draw_kinds_evenly_and_sizes_log_uniformly_whatever_the_banks_si
         assert kstest(np.log(size[kind == number, 1]), law.cdf).pvalue > 0.001
 
 
+def test_agents_of_one_book_have_unlike_orders() -> None:
+    bank = make(DATA, kinds=FAMILY_KINDS, bank=600, agents=4).bank
+    third = np.floor(3 * np.log(bank["size"] / 0.01) / np.log(30.0)).astype(int)  # [book, agent]
+    assert all(len(set(book)) == 3 for book in third.tolist()), "small, middling and large ones"
+    sides = bank["side"].sum(axis=1)
+    assert 0.8 < float(np.mean(np.abs(sides) < 4)) < 0.95, "mostly both sides in one book"
+
+
 def test_a_bank_of_other_kinds_or_sizes_is_refused_and_twins_need_data() -> None:
     bank = make(DATA, kinds=FAMILY_KINDS).bank
     make(DATA, kinds=FAMILY_KINDS, bank=bank)

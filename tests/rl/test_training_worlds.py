@@ -52,6 +52,16 @@ def test_a_sampler_plays_all_horizons() -> None:
     assert sampler.orders == [20, 40]
 
 
+def test_a_designed_market_is_half_of_training_beside_the_usual_ones() -> None:
+    designed = MarketProfile(maker_lots=9.0)
+    worlds = make_worlds(Modules(profile=designed), CONFIG, data=DATA, scales=SCALES)
+    for world in (*worlds.train["dynamic"], *worlds.held_back["dynamic"]):
+        assert isinstance(world, DynamicWorld)
+        kinds = [kind.profile == designed for kind in world.kinds]
+        assert sum(kinds) == len(kinds) / 2 and {kind.twin for kind in world.kinds} == {True, False}
+        assert {kind.profile_name for kind in world.kinds} == {*FAMILY, "designed"}
+
+
 def test_half_of_the_markets_are_twins_where_there_are_days_to_follow() -> None:
     (long, short) = dynamic_worlds(CONFIG, data=DATA, scales=SCALES)
     assert [kind.name for kind in long.kinds] == [*FAMILY, *(f"{name} twin" for name in FAMILY)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 
@@ -11,10 +12,16 @@ from se_rl.records.entries import DEFAULT, Candidate, EventListener, Instruction
 from se_rl.records.secrets import scrub
 
 
+def changed_modules(candidate: Candidate) -> tuple[str, ...]:
+    """The modules that a proposal is about: the one that it changed, or all that it has."""
+    return (candidate.module,) if candidate.module else tuple(candidate.modules)
+
+
 class KnownDesigns:
     """Designs by name with their sources, and the instructions that asked for them.
 
-    `proposed` counts all proposals but the default, `repeated` those that were not new.
+    `proposed` counts all proposals but the default, `repeated` those that were not new, `by_module`
+    the proposals for each module.
     """
 
     def __init__(self, archive: Archive, *, on_event: EventListener) -> None:
@@ -25,6 +32,7 @@ class KnownDesigns:
         self.instructions: dict[str, Instruction] = {}
         self.proposed = 0
         self.repeated = 0
+        self.by_module = Counter[str]()
 
     def record(self, one: Proposed, *, call: str = "") -> Proposed:
         """Store a proposal; one that repeats an earlier design is counted, and not trained again.
@@ -34,6 +42,7 @@ class KnownDesigns:
         candidate = one.candidate
         if candidate.operator != DEFAULT:
             self.proposed += 1
+            self.by_module.update(changed_modules(candidate))
         if candidate.id in self.candidates:
             return self._record_repeat(one)
         prompt = self.archive.put_blob(scrub(one.prompt).encode()) if one.prompt else ""

@@ -277,10 +277,16 @@ def _with_module(plan: Plan, source: str, *, place: int, operator: str) -> Propo
 
 
 def drawn(
-    modules: Sequence[str], default: Candidate, iteration: int, place: int, rng: np.random.Generator
+    modules: Sequence[str],
+    default: Candidate,
+    iteration: int,
+    place: int,
+    rng: np.random.Generator,
+    *,
+    always: Collection[str] = (),
 ) -> Proposed:
-    """A random design: one to all of the modules from their grammars."""
-    chosen = [name for name in modules if rng.random() < 0.5]
+    """A random design: one to all of the modules from their grammars, `always` these."""
+    chosen = [name for name in modules if rng.random() < 0.5 or name in always]
     if not chosen:
         chosen = [modules[int(rng.integers(len(modules)))]]
     sources = {name: KINDS[name].random_source(rng) for name in chosen}

@@ -212,9 +212,18 @@ class Proposer:
         self, iteration: int, group: int, *, n: int, rng: np.random.Generator
     ) -> list[Proposed]:
         made = []
+        missing = self._not_yet_designed()
         for i in range(n):
-            made.append(drawn(self.config.modules, self.default, iteration, group * n + i, rng))
+            place = group * n + i
+            first = missing[i : i + 1]
+            made.append(
+                drawn(self.config.modules, self.default, iteration, place, rng, always=first)
+            )
         return made
+
+    def _not_yet_designed(self) -> list[str]:
+        """Modules that no proposal was about: every run designs each of its modules."""
+        return [name for name in self.config.modules if not self.designs.by_module[name]]
 
     def _choose(
         self, parent: Candidate, iteration: int, group: int, *, rng: np.random.Generator
@@ -225,7 +234,9 @@ class Proposer:
             module = self.config.modules[turn % len(self.config.modules)]
             return {"module": module, "operator": "draft", "model": UNTOUCHED}
         allowed = [one for one in self.bandit.choices() if self.is_possible(one, parent)]
-        return self.bandit.choose(rng, allowed=allowed)
+        missing = self._not_yet_designed()
+        first = [one for one in allowed if one["module"] in missing]
+        return self.bandit.choose(rng, allowed=first or allowed)
 
     def _plan(
         self, iteration: int, choice: StepChoice, parent: Candidate, *, rng: np.random.Generator

@@ -146,7 +146,7 @@ class Run:
         if self.pretends:
             return self._finish(pretended_results(self, reason))
         naive = self._naive_design()
-        finalists = self.search.ladder.finals([naive])
+        finalists = self.search.finals([naive])
         checks = check_finalists(self, finalists)
         passed = [name for name in finalists if checks[name].passed]
         champion = self.search.ladder.champion(passed)

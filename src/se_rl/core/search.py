@@ -11,7 +11,8 @@ from typing import Any
 
 from se_rl.config import ConfigError
 from se_rl.core.designers import Designers
-from se_rl.core.known_designs import KnownDesigns
+from se_rl.core.known_designs import KnownDesigns, changed_modules
+from se_rl.core.module_credits import ModuleCredits
 from se_rl.core.operators import Proposed
 from se_rl.core.proposer import Proposer, search_rng
 from se_rl.core.stopping import CONVERGED, StopRule
@@ -21,6 +22,7 @@ from se_rl.llm.instruction_grammar import Tried
 from se_rl.records.archive import Archive
 from se_rl.records.enhancement import EnhancementStep
 from se_rl.records.entries import DEFAULT, Candidate, EventListener, design_id, key_of
+from se_rl.records.module_use import ModuleUse
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.evaluator import Evaluator
 from se_rl.scoring.ladder import Ladder
@@ -59,6 +61,7 @@ class Search:
         self.ladder = Ladder(
             config, archive, evaluator, self.default, on_event=on_event, stores=stores
         )
+        self.credits = ModuleCredits(self.ladder, self.designs, on_event=on_event)
         self.proposer = Proposer(config, self.designs, self.ladder, designers, kit)
         self.progress = StopRule(config.epsilon)
         self.best = self.default.id
@@ -95,7 +98,15 @@ class Search:
         """Step 2: the inner loop for each new design, with other seeds for the promising ones."""
         new = [self.designs.candidates[one.candidate.id] for one in designs if one.trainable]
         self.ladder.run(new, self.config.rungs.screen)
-        return self.ladder.promote([c.id for c in new])
+        raced = self.ladder.promote([c.id for c in new])
+        self.credits.judge(raced, self.config.rungs.search)
+        return raced
+
+    def finals(self, extra: Sequence[Candidate]) -> list[str]:
+        """The last rung for the best few, and what their modules are worth there."""
+        finalists = self.ladder.finals(extra)
+        self.credits.judge(finalists, self.config.rungs.last, carried=True)
+        return finalists
 
     def evaluate(self, designs: Sequence[Proposed]) -> dict[str, float]:
         """Step 3: what each new design gained over its parent, and who is best now."""
@@ -103,7 +114,7 @@ class Search:
         for one in designs:
             gain = None if one.candidate.twin else self.ladder.gain(one.candidate)
             if gain is not None:
-                gains[one.candidate.id] = gain
+                gains[one.candidate.id] = self.credits.earned(one.candidate, gain)
         raced = self.ladder.ranking()
         self.proposer.parents.rank(self._standings(raced), raced)
         self._note_leader(self.ladder.leader())
@@ -153,6 +164,28 @@ class Search:
             "failed": len(others) - scored,
             "repeated": self.designs.repeated,
         }
+
+    def module_use(self) -> dict[str, ModuleUse]:
+        """How often each module of the scenario was designed, and what came of it."""
+        found = {}
+        for module in self.config.modules:
+            own = [c for c in self.designs.candidates.values() if module in changed_modules(c)]
+            gains: dict[str, float] = {}
+            for candidate in own:
+                gain = self.ladder.gain(candidate)
+                if gain is not None:
+                    gains[candidate.id] = gain
+            best = max(gains, key=lambda name: gains[name], default="")
+            search = self.config.rungs.search.index
+            found[module] = ModuleUse(
+                proposed=self.designs.by_module[module],
+                valid=sum(not candidate.reason for candidate in own),
+                scored=len(gains),
+                raced=sum((candidate.id, search) in self.ladder.standings for candidate in own),
+                best=best,
+                best_gain=gains.get(best, float("nan")),
+            )
+        return found
 
     def _standings(self, names: Container[str]) -> list[Standing]:
         """These designs, each at its highest rung, in the order of proposal."""

@@ -125,6 +125,16 @@ def _frauds(checks: Mapping[str, FraudCheck]) -> list[str]:
     return found
 
 
+def _left_out(run: Run) -> list[str]:
+    """A line for every module that the budget left no design for."""
+    found = []
+    for name, use in run.search.module_use().items():
+        if not use.proposed:
+            short = f"{run.search.proposed} proposals were too few for all modules"
+            found.append(f"{name} was not designed: {short}; raise --iterations or --siblings")
+    return found
+
+
 def _history_table(
     run: Run, policies: final_tables.Policies, *, split: Literal["valid", "test"]
 ) -> TestTable:
@@ -149,6 +159,8 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         best=champion,
         baselines=table.methods,
         designs=DesignCounts(**run.search.counts()),
+        modules=run.search.module_use(),
+        module_credits=run.search.credits.found(),
         stop_reason=end.reason,
         spa_p=selection.spa_p_over_twap,
         selection=selection,
@@ -168,7 +180,7 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         ),
         kit=kit_use(run.search),
         config=to_dict(config),
-        notes=(*_frauds(end.checks), *table.notes),
+        notes=(*_frauds(end.checks), *_left_out(run), *table.notes),
         checks=table.checks,
         by_day=table.by_day,
         paths=table.paths,

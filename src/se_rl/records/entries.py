@@ -19,6 +19,13 @@ NAIVE = "naive default"
 """The operator of the plain design that the last rung holds the others against; it is no proposal.
 """
 
+WITHOUT = "without"
+"""The operator of a design less one of its modules, trained to see what that module is worth; it is
+no proposal either.
+"""
+REFERENCES = (NAIVE, WITHOUT)
+"""Operators of designs that nobody proposed: others are held against them."""
+
 
 def sha256(content: bytes | str) -> str:
     """The name of a blob."""
@@ -105,7 +112,8 @@ class StoredStanding:
     the trainings, `by_seed` are their scores and `training_seeds` their seeds; at the search rung
     those of the screen are among them. `gain` is the score less the first parent's at the same rung, `gain_se` its error
     on the same orders and seeds; both are None where the parent does not stand there. `by_part`
-    splits the score: gain and risk on history, every cell of simulated orders. The default itself
+    splits the score: gain and risk on history, every cell of simulated orders. `credits` has by
+    module what it is worth against its counterpart, and the error of that. The default itself
     stands at 0 for certain.
     """
 
@@ -121,6 +129,7 @@ class StoredStanding:
     gain_se: float | None = None
     by_part: Mapping[str, float] = field(default_factory=dict)
     training_seeds: tuple[int, ...] = ()
+    credits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

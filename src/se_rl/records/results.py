@@ -16,6 +16,7 @@ from se_rl.records.enhancement import KitUse
 from se_rl.records.fraud import FraudCheck
 from se_rl.records.gains import UNKNOWN, Bounds, Gain, ScoreSummary
 from se_rl.records.method_rows import MethodRow, SimulatedRow
+from se_rl.records.module_use import ModuleCredit, ModuleUse
 
 RESULTS_VERSION = 1
 """The form of results.json that this se-rl writes; a file without `schema_version` has this form
@@ -191,7 +192,8 @@ class RunTimes:
 class RunResults:
     """Everything that a finished run states; what is written as results.json.
 
-    `outcome` is one of accepted, no valid design, no improvement found; `measured_on` says which
+    `modules` says how often each module was designed, `module_credits` what protocols and markets
+    were worth. `outcome` is one of accepted, no valid design, no improvement found; `measured_on` says which
     days `baselines` and `final_metrics` rest on. `scores` has the score over TWAP of every learned
     method, `score_by_day` the same as the mean of as many numbers as there are test days: what
     comparisons of runs are paired by. They are empty where the sealed days were not opened.
@@ -203,6 +205,8 @@ class RunResults:
     baselines: Mapping[str, MethodRow] = field(default_factory=dict)
     dynamic: Mapping[str, Mapping[str, SimulatedRow]] = field(default_factory=dict)
     designs: DesignCounts = field(default_factory=DesignCounts)
+    modules: Mapping[str, ModuleUse] = field(default_factory=dict)
+    module_credits: tuple[ModuleCredit, ...] = ()
     stop_reason: str = ""
     outcome: str = ACCEPTED
     measured_on: str = TEST_DAYS

@@ -114,7 +114,7 @@ class RunConfig:
         also="profile",
     )
     twins: bool = option(True, "half of the simulated markets follow train days", metavar="BOOL")
-    agents: int = option(2, "multi scenario: agents in one book", metavar="N")
+    agents: int = option(4, "multi scenario: agents in one book", metavar="N")
     episodes: tuple[int, int, int] = option(
         (500, 500, 1000), "simulated orders to score on at each rung"
     )

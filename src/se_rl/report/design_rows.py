@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from se_rl.bounded_reading import plain_json
-from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event, StoredStanding
+from se_rl.records.entries import DEFAULT, REFERENCES, Candidate, Evaluation, Event, StoredStanding
 
 if TYPE_CHECKING:
     from se_rl.records.archive import Archive
@@ -68,7 +68,7 @@ def design_rows(archive: Archive) -> list[DesignRow]:
         fates[str(event.payload.get("candidate"))] = _fate(event)
     rows = []
     for candidate in archive.candidates():
-        if candidate.operator == NAIVE:
+        if candidate.operator in REFERENCES:
             continue
         own = trained.get(candidate.id, [])
         verdict = _verdict(candidate, own, best=best, fate=fates.get(candidate.id, ""))

@@ -134,6 +134,14 @@ def _small_print(results: RunResults) -> Iterator[str]:
         yield f"simulated orders of the best design by cell, bps saved against TWAP: {said}"
     counts = ", ".join(f"{count} {name}" for name, count in vars(results.designs).items())
     yield f"designs: {counts}; stopped: {results.stop_reason}"
+    tried = [f"{name} {use.proposed}" for name, use in results.modules.items()]
+    if tried:
+        yield f"proposals by module: {', '.join(tried)}"
+    for one in results.module_credits:
+        yield (
+            f"{one.module} of {one.candidate} at rung {one.rung}: {signed(one.credit)} bps "
+            f"{interval(one.ci95)} against {one.against}"
+        )
     chosen = results.selection
     yield (
         f"selection: {chosen.tried} tried, luck alone lifts the best by about "

@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import Any
 
 from se_rl.records.archive import Archive, ArchiveError
-from se_rl.records.entries import DEFAULT, NAIVE, Candidate, Evaluation, Event, StoredStanding
+from se_rl.records.entries import DEFAULT, REFERENCES, Candidate, Evaluation, Event, StoredStanding
 from se_rl.records.iterations import IterationSummary
 from se_rl.records.plain import from_plain
 from se_rl.records.results import DataFacts, RunResults
@@ -115,7 +115,9 @@ def read_run(archive: Archive, results: RunResults | None) -> RunRecord:
     for event in events["dropped"]:
         dropped[event.payload["candidate"]] = str(event.payload["reason"])
     standings = highest_standings(archive.standings().values())
-    candidates = [candidate for candidate in archive.candidates() if candidate.operator != NAIVE]
+    candidates = [
+        candidate for candidate in archive.candidates() if candidate.operator not in REFERENCES
+    ]
     designs = []
     for number, candidate in enumerate(candidates):
         design = design_of(

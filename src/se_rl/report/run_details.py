@@ -108,6 +108,7 @@ def facts(design: Design) -> Pairs:
     known = {
         "state": f"{design.state}, rung {design.rung}" if is_scored else design.state,
         "over the default": f"{signed(design.gain)} ± {plain(design.se)} bps" if is_scored else "",
+        "credit": credits_in_words(design),
         "reason": design.reason,
         "operator": candidate.operator,
         "module": candidate.module,
@@ -115,6 +116,17 @@ def facts(design: Design) -> Pairs:
         "model": " + ".join(filter(None, (candidate.model, candidate.adapter))),
     }
     return [(name, text) for name, text in known.items() if text]
+
+
+def credits_in_words(design: Design) -> str:
+    """What the design's protocol or market is worth; "" where neither was judged."""
+    known = design.standing.credits if design.standing else {}
+    parts = []
+    for module, (credit, error) in known.items():
+        counterpart = KINDS[module].counterpart if module in KINDS else None
+        against = f" against {counterpart.name}" if counterpart else ""
+        parts.append(f"{module} {signed(credit)} ± {plain(error)} bps{against}")
+    return ", ".join(parts)
 
 
 def prompts(run: RunRecord) -> Mapping[str, str]:

@@ -107,7 +107,9 @@ def make_worlds(
         _add_static(found, config, real, modules.imagine, seed=seed)
     if config.worlds != "static":
         usual = modules.profile == MarketProfile()
-        kinds = config.kinds if usual else (MarketKind("designed", modules.profile),)
+        kinds = config.kinds
+        if not usual:  # half of the episodes: a designed market stands beside the usual ones
+            kinds += (MarketKind("designed", modules.profile),) * len(kinds)
         worlds = dynamic_worlds(
             replace(config, kinds=kinds), data=data, scales=scales, banks=banks if usual else None
         )

@@ -38,8 +38,14 @@ INCOMPARABLE = "too few of its orders can be compared"
 class Ladder:
     """How designs stand at each rung, compared with `default`.
 
-    `standings` are by (design, index of the rung). With `stores` every standing that is brought up
-    to date becomes an event of the journal, and every evaluation is announced.
+    <<<<<<< HEAD
+        `standings` are by (design, index of the rung). With `stores` every standing that is brought up
+        to date becomes an event of the journal, and every evaluation is announced.
+    =======
+        `standings` are by (design, index of the rung), `credits` as well: by module the design over the
+        same one without it. With `stores` every standing that is brought up
+        to date becomes an event of the journal.
+    >>>>>>> 1065975 (Multi-agent: four agents, every module designed, protocols and markets judged by what they are for)
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class Ladder:
         self.climbed: dict[str, Candidate] = {default.id: default}
         self.trainings = Trainings(evaluator, self.rungs, self.rule)
         self.standings: dict[tuple[str, int], Standing] = {}
+        self.credits: dict[tuple[str, int], dict[str, Standing]] = {}
         self.failures: dict[str, str] = {}
         self._stores = stores
         self._spread: dict[int, SeedSpread] = {}
@@ -180,6 +187,7 @@ class Ladder:
         if name == self.default.id:  # it differs from itself by nothing, for certain
             own = replace(own, spread=CERTAIN)
         gain = self._over_parent(self.climbed[name], rung)
+        credits = self.credits.get((name, rung.index), {})
         return StoredStanding(
             name,
             rung.index,
@@ -193,6 +201,7 @@ class Ladder:
             gain.se if gain else None,
             dict(own.by_part),
             own.training_seeds,
+            {module: (one.score, one.se) for module, one in credits.items()},
         )
 
     # how they stand
@@ -206,7 +215,7 @@ class Ladder:
         for name in self.climbed:
             by_seed = self.trainings.at(name, rung)
             broken = [e.reason for e in by_seed.values() if not e.ok]
-            one = None if broken else self._compare(name, self.default.id, rung)
+            one = None if broken else self.compare(name, self.default.id, rung)
             if one is not None and isfinite(one.score) and isfinite(one.se):
                 found[name] = one
             elif broken or one is not None:
@@ -217,7 +226,7 @@ class Ladder:
         for name, one in found.items():
             self.standings[name, rung.index] = replace(one, spread=spread)
         if self._stores:
-            self._store(found, rung)
+            self.store(found, rung)
 
     def _pooled_spread(self, found: Mapping[str, Standing], rung: Rung) -> SeedSpread:
         """The seeds' spread at a rung, from all designs of rungs that train alike.
@@ -231,14 +240,16 @@ class Ladder:
                 pooled[name] = self.standings.get((name, later.index), pooled[name])
         return pooled_seed_spread([s for name, s in pooled.items() if name != self.default.id])
 
-    def _store(self, names: Iterable[str], rung: Rung) -> None:
+    def store(self, names: Iterable[str], rung: Rung) -> None:
+        """Write down how these designs stand at a rung, where that is news."""
         for name in names:
             one = self.stored_standing(name, rung)
             payload = asdict(one)
             is_new = self.journal.append("standing", one.key, payload)
             self.on_event("standing", payload, stored=not is_new)
 
-    def _compare(self, name: str, other: str, rung: Rung) -> Standing | None:
+    def compare(self, name: str, other: str, rung: Rung) -> Standing | None:
+        """A design over another one at a rung, with the seeds' spread as it is known there."""
         spread = self._spread.get(rung.index, GUESS)
         return self.trainings.compare(name, other, rung, spread)
 
@@ -248,7 +259,7 @@ class Ladder:
         if own is None or not candidate.parents:
             return None
         parent = self.standings.get((candidate.parents[0], rung.index))
-        paired = self._compare(candidate.id, candidate.parents[0], rung) if parent else None
+        paired = self.compare(candidate.id, candidate.parents[0], rung) if parent else None
         if parent is None or paired is None or not isfinite(paired.se):
             return None
         return replace(paired, score=own.score - parent.score)
@@ -256,7 +267,7 @@ class Ladder:
     def _reading(self, job: TrainingJob) -> dict[str, Any]:
         """How a design stands right now; its standing follows when the batch is done."""
         candidate, rung = job.candidate, job.rung
-        found = self._compare(candidate.id, self.default.id, rung)
+        found = self.compare(candidate.id, self.default.id, rung)
         if found is None:
             return {}
         first = candidate.parents[0] if candidate.parents else ""

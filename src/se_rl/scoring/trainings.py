@@ -38,6 +38,10 @@ class Trainings:
         by_seed = self._made.setdefault((job.candidate.id, job.rung.index), {})
         by_seed[job.seed] = evaluation
 
+    def made_at(self, name: str, rung: Rung) -> dict[int, Evaluation]:
+        """A design's trainings that were made at a rung, by seed."""
+        return dict(self._made.get((name, rung.index), {}))
+
     def at(self, name: str, rung: Rung) -> dict[int, Evaluation]:
         """A design's trainings that count at a rung, in the order of seeds, however they ended.
 

@@ -9,7 +9,7 @@ from se_rl.modules.contracts import ALWAYS, LIMITS, Contract
 from se_rl.modules.default_sources import source_of_default
 from se_rl.modules.errors import need
 from se_rl.modules.grammar import Rules, one_of
-from se_rl.modules.kinds.kind import Floats, Load, ModuleKind, Recorded
+from se_rl.modules.kinds.kind import Counterpart, Floats, Load, ModuleKind, Recorded
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -66,6 +66,15 @@ CONTRACT = Contract(
     ),
     examples=EXAMPLES,
 )
+
+SILENCE = """class Communication(nn.Module):
+    def __init__(self, agents, size):
+        super().__init__()
+
+    def forward(self, messages):
+        return torch.zeros_like(messages)
+"""
+"""The protocol in which nobody hears anything."""
 
 _OTHERS = "(messages.sum(1, keepdim=True) - messages) / max(1, messages.shape[1] - 1)"
 _OWN = "        own = torch.eye(messages.shape[1], device=messages.device)\n"
@@ -184,4 +193,5 @@ COMMUNICATION = ModuleKind(
     rules=RULES,
     default_rules=DEFAULT_RULES,
     check=check_communication,
+    counterpart=Counterpart("silence", SILENCE),
 )

@@ -53,6 +53,17 @@ def _no_more(entry: ast.stmt) -> None:
     """The signature is all that the static check asks for."""
 
 
+@dataclass(frozen=True)
+class Counterpart:
+    """What a designed module is held against to see what it is worth by itself.
+
+    `name` says it in words, `source` takes the module's place; None leaves the module out.
+    """
+
+    name: str
+    source: str | None = None
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModuleKind:
     """One kind of module: contract, default, grammar, and how it is loaded and tried."""
@@ -74,6 +85,8 @@ class ModuleKind:
     draws: Draws = "freely"
     may_be_double: bool = False
     """Whether results in float64 are as good as in float32."""
+    counterpart: Counterpart | None = None
+    """What a designed module of this kind must be worth more than; None: its parent is enough."""
 
     @property
     def code_type(self) -> str:

@@ -13,7 +13,7 @@ from se_rl.market.profile import PROFILE_RANGES, MarketProfile
 from se_rl.modules.contracts import Contract
 from se_rl.modules.errors import ModuleError, need, one_line
 from se_rl.modules.grammar import Rules
-from se_rl.modules.kinds.kind import BEHAVIOUR, Floats, Load, ModuleKind, Recorded
+from se_rl.modules.kinds.kind import BEHAVIOUR, Counterpart, Floats, Load, ModuleKind, Recorded
 
 if TYPE_CHECKING:
     from se_rl.modules.module_probe import ModuleProbe
@@ -179,4 +179,5 @@ PROFILING = ModuleKind(
     default_rules={"default": (_source_of_all(lambda name: f"<{name}>"),)},
     check=check_profiling,
     finish=market_profile,
+    counterpart=Counterpart("the usual markets"),
 )
