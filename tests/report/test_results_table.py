@@ -59,6 +59,11 @@ RESULTS: dict[str, Any] = {
         }
     },
     "designs": {"proposed": 36, "valid": 32, "scored": 26, "failed": 3, "repeated": 3},
+    "modules": {"reward": {"proposed": 20}, "communication": {"proposed": 16}},
+    "module_credits": [
+        {"candidate": "abc", "module": "communication", "rung": 2, "against": "silence"}
+        | {"credit": 0.31, "ci95": [0.01, 0.61]}
+    ],
     "stop_reason": "designs: 36 of 36 proposed",
     "test_openings": 1,
     "selection": {"tried": 27, "hurdle_bps": 0.22, "spa_p_over_default": 0.0004},
@@ -108,6 +113,8 @@ def test_results_printed() -> None:
         "36 proposed",
         "stopped: designs: 36 of 36",
         "27 tried",
+        "proposals by module: reward 20, communication 16",
+        "communication of abc at rung 2: +0.31 bps [0.01, 0.61] against silence",
         "0.22 bps; SPA p that no design beats the default on validation < 0.001",
         "seeds: search 7, trainings 0, 1, 2; isolation: strong; test openings: 1",
         "12,000 tokens in, 7,500 out, 0.50 USD",

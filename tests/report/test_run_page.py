@@ -15,11 +15,12 @@ import pytest
 from run_fixture import BEST, HOSTILE, OURS, PER_ROUND, estimate, make_run, results, reward_source
 
 from se_rl.records.archive import Archive
-from se_rl.records.entries import design_id, sha256
+from se_rl.records.entries import Candidate, StoredStanding, design_id, sha256
 from se_rl.records.plain import from_plain
 from se_rl.records.results import NO_IMPROVEMENT, VALIDATION_DAYS, RunResults
 from se_rl.report import run_details
 from se_rl.report.page_numbers import interval, signed
+from se_rl.report.run_designs import Design
 from se_rl.report.run_page import run_page
 from se_rl.report.run_verdict import final_verdict
 
@@ -242,6 +243,27 @@ def test_a_kept_default_is_no_row_of_ours_and_opens_no_days(tmp_path: Path) -> N
     assert "Methods on the validation days" in page and "sealed test days, bps" not in page
     assert f'<th scope="row">{OURS}' not in page and "The default was kept" in page
     assert "On the validation days the default gains +1.20 bps" in page
+
+
+def test_modules_and_what_they_are_worth(ended: Path, tmp_path: Path) -> None:
+    make_run(tmp_path, ended=False, rounds=2)
+    told = results(DEFAULT_ID)
+    told["modules"] = {"profiling": {"proposed": 4, "valid": 3, "best": "abc", "best_gain": 0.7}}
+    credit = {"candidate": "abc", "module": "profiling", "rung": 1, "against": "the usual markets"}
+    told["module_credits"] = [credit | {"credit": -0.42, "ci95": [-0.9, 0.06], "seeds": 3}]
+    (tmp_path / "results.json").write_text(json.dumps(told))
+    text = words(run_page(tmp_path))
+    assert "profiling 4 3 0 0 +0.70 abc" in text
+    assert "abc profiling the usual markets 1 −0.42 [−0.90, +0.06] 3" in text
+    assert "What protocols and markets are worth" not in words(run_page(ended))
+
+
+def test_a_credit_is_among_the_facts_of_a_design() -> None:
+    standing = StoredStanding(
+        "a", 1, 3, 0.5, 0.1, (0.3, 0.7), (0.5,), {}, credits={"communication": (0.25, 0.125)}
+    )
+    design = Design(1, Candidate("a", {}, "edit"), "scored", standing)
+    assert ("credit", "communication +0.25 ± 0.12 bps against silence") in run_details.facts(design)
 
 
 def test_the_chips_say_what_is_tested(page: str) -> None:

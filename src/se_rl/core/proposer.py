@@ -222,7 +222,9 @@ class Proposer:
         return made
 
     def _not_yet_designed(self) -> list[str]:
-        """Modules that no proposal was about: every run designs each of its modules."""
+        """Modules that no proposal was about: a multi-agent run designs each of its modules."""
+        if self.config.scenario != "multi":
+            return []
         return [name for name in self.config.modules if not self.designs.by_module[name]]
 
     def _choose(

@@ -126,10 +126,10 @@ def _frauds(checks: Mapping[str, FraudCheck]) -> list[str]:
 
 
 def _left_out(run: Run) -> list[str]:
-    """A line for every module that the budget left no design for."""
+    """A line for every module that a multi-agent run's budget left no design for."""
     found = []
     for name, use in run.search.module_use().items():
-        if not use.proposed:
+        if not use.proposed and run.config.scenario == "multi":
             short = f"{run.search.proposed} proposals were too few for all modules"
             found.append(f"{name} was not designed: {short}; raise --iterations or --siblings")
     return found

@@ -11,12 +11,14 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any
 
+from se_rl.modules.kinds import KINDS
 from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import DEFAULT, REFERENCES, Candidate, Evaluation, Event, StoredStanding
 from se_rl.records.iterations import IterationSummary
 from se_rl.records.plain import from_plain
 from se_rl.records.results import DataFacts, RunResults
 from se_rl.report.design_rows import best_design, highest_standings
+from se_rl.report.page_numbers import plain, signed
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,17 @@ def design_of(
     if standing is None:
         return Design(number, candidate, "waiting", reason=dropped)
     return Design(number, candidate, "scored", standing, dropped)
+
+
+def credits_in_words(design: Design) -> str:
+    """What the design's protocol or market is worth; "" where neither was judged."""
+    known = design.standing.credits if design.standing else {}
+    parts = []
+    for module, (credit, error) in known.items():
+        counterpart = KINDS[module].counterpart if module in KINDS else None
+        against = f" against {counterpart.name}" if counterpart else ""
+        parts.append(f"{module} {signed(credit)} ± {plain(error)} bps{against}")
+    return ", ".join(parts)
 
 
 def lineage(designs: Sequence[Design], best: str) -> list[str]:

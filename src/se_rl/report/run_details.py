@@ -24,6 +24,7 @@ from se_rl.report.run_designs import (
     MOST_PAIRS_OF_LINES,
     Design,
     RunRecord,
+    credits_in_words,
     side_by_side,
 )
 
@@ -116,17 +117,6 @@ def facts(design: Design) -> Pairs:
         "model": " + ".join(filter(None, (candidate.model, candidate.adapter))),
     }
     return [(name, text) for name, text in known.items() if text]
-
-
-def credits_in_words(design: Design) -> str:
-    """What the design's protocol or market is worth; "" where neither was judged."""
-    known = design.standing.credits if design.standing else {}
-    parts = []
-    for module, (credit, error) in known.items():
-        counterpart = KINDS[module].counterpart if module in KINDS else None
-        against = f" against {counterpart.name}" if counterpart else ""
-        parts.append(f"{module} {signed(credit)} ± {plain(error)} bps{against}")
-    return ", ".join(parts)
 
 
 def prompts(run: RunRecord) -> Mapping[str, str]:
