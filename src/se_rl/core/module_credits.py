@@ -9,12 +9,12 @@ counterpart is no proposal, and cannot lead or be a parent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from se_rl.core.known_designs import KnownDesigns
 from se_rl.core.operators import hashes
 from se_rl.modules.kinds import KINDS
-from se_rl.records.entries import WITHOUT, Candidate, EventListener, design_id, key_of
+from se_rl.records.entries import WITHOUT, Candidate, design_id, key_of
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.module_use import ModuleCredit
 from se_rl.records.rungs import Rung
@@ -37,10 +37,9 @@ class _Pair:
 class ModuleCredits:
     """Trains counterparts and keeps the credits in the ladder."""
 
-    def __init__(self, ladder: Ladder, designs: KnownDesigns, *, on_event: EventListener) -> None:
+    def __init__(self, ladder: Ladder, designs: KnownDesigns) -> None:
         self.ladder = ladder
         self.designs = designs
-        self.on_event = on_event
 
     def judge(self, names: Sequence[str], rung: Rung, *, carried: bool = False) -> None:
         """Hold designs that stand at a rung against their counterparts.
@@ -128,9 +127,7 @@ class ModuleCredits:
                     if seed not in known:
                         key = (pair.without.id, like.index, seed)
                         jobs[key] = TrainingJob(pair.without, like, seed)
-        for job, evaluation, stored in self.ladder.evaluator.evaluate(list(jobs.values())):
-            trainings.add(job, evaluation)
-            self.on_event("evaluated", asdict(evaluation), stored=stored)
+        self.ladder.train(list(jobs.values()))
 
 
 def judged_modules(candidate: Candidate, *, carried: bool = False) -> list[str]:

@@ -61,7 +61,7 @@ class Search:
         self.ladder = Ladder(
             config, archive, evaluator, self.default, on_event=on_event, stores=stores
         )
-        self.credits = ModuleCredits(self.ladder, self.designs, on_event=on_event)
+        self.credits = ModuleCredits(self.ladder, self.designs)
         self.proposer = Proposer(config, self.designs, self.ladder, designers, kit)
         self.progress = StopRule(config.epsilon)
         self.best = self.default.id

@@ -38,14 +38,8 @@ INCOMPARABLE = "too few of its orders can be compared"
 class Ladder:
     """How designs stand at each rung, compared with `default`.
 
-    <<<<<<< HEAD
-        `standings` are by (design, index of the rung). With `stores` every standing that is brought up
-        to date becomes an event of the journal, and every evaluation is announced.
-    =======
-        `standings` are by (design, index of the rung), `credits` as well: by module the design over the
-        same one without it. With `stores` every standing that is brought up
-        to date becomes an event of the journal.
-    >>>>>>> 1065975 (Multi-agent: four agents, every module designed, protocols and markets judged by what they are for)
+    `standings` and `credits` (by module: the design over the same one without it) are by (design,
+    index of the rung). With `stores` standings become events, and evaluations are announced.
     """
 
     def __init__(
@@ -90,11 +84,15 @@ class Ladder:
             for name in names:
                 if seed not in self.trainings.at(name, rung):
                     jobs.append(TrainingJob(self.climbed[name], rung, seed))
+        self.train(jobs)
+        self._settle(rung)
+
+    def train(self, jobs: Sequence[TrainingJob]) -> None:
+        """Train and score; what comes of each job is kept."""
         for job, evaluation, stored in self.evaluator.evaluate(jobs):
             self.trainings.add(job, evaluation)
             if self._stores:
                 self.on_event("evaluated", asdict(evaluation) | self._reading(job), stored=stored)
-        self._settle(rung)
 
     def promote(self, names: Sequence[str]) -> list[str]:
         """Of screened designs those worth more trainings: the best few that are not hopeless."""
@@ -225,8 +223,7 @@ class Ladder:
         self._spread[rung.index] = spread
         for name, one in found.items():
             self.standings[name, rung.index] = replace(one, spread=spread)
-        if self._stores:
-            self.store(found, rung)
+        self.store(found, rung)
 
     def _pooled_spread(self, found: Mapping[str, Standing], rung: Rung) -> SeedSpread:
         """The seeds' spread at a rung, from all designs of rungs that train alike.
@@ -241,8 +238,8 @@ class Ladder:
         return pooled_seed_spread([s for name, s in pooled.items() if name != self.default.id])
 
     def store(self, names: Iterable[str], rung: Rung) -> None:
-        """Write down how these designs stand at a rung, where that is news."""
-        for name in names:
+        """Write down how these designs stand at a rung, where that is news and anything is stored."""
+        for name in names if self._stores else ():
             one = self.stored_standing(name, rung)
             payload = asdict(one)
             is_new = self.journal.append("standing", one.key, payload)
