@@ -94,8 +94,8 @@ def test_nobody_ahead_of_the_default(
 def test_no_valid_design(run_it: RunIt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = proposer.drawn
 
-    def refused(*words: Any) -> Any:
-        one = drawn(*words)
+    def refused(*words: Any, **more: Any) -> Any:
+        one = drawn(*words, **more)
         return replace(one, candidate=replace(one.candidate, reason="syntax"))
 
     monkeypatch.setattr(proposer, "drawn", refused)

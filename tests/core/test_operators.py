@@ -9,18 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from se_rl.core.operators import (
-    ADDED,
-    OPERATORS,
-    Plan,
-    ask,
-    draw_edits,
-    drawn,
-    hashes,
-    prompt_words,
-    proposed,
-    swap,
-)
+from se_rl.core.model_free_operators import draw_edits, drawn, swap
+from se_rl.core.operators import ADDED, OPERATORS, Plan, ask, hashes, prompt_words, proposed
 from se_rl.llm.backends import Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.llm.editing import TriedEdit

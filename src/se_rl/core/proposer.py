@@ -9,17 +9,8 @@ import numpy as np
 from se_rl.core.bandit import AdditiveBandit, StepChoice
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
 from se_rl.core.known_designs import KnownDesigns
-from se_rl.core.operators import (
-    OPERATORS,
-    Plan,
-    Proposed,
-    ask,
-    combine,
-    draw_edits,
-    drawn,
-    scan,
-    swap,
-)
+from se_rl.core.model_free_operators import combine, draw_edits, drawn, scan, swap
+from se_rl.core.operators import OPERATORS, Plan, Proposed, ask
 from se_rl.core.parents import ParetoParents
 from se_rl.core.scan import SingleEdit, planned_scan
 from se_rl.llm.editing import TriedEdit
