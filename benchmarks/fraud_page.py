@@ -8,8 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from se_rl.config import parse
+from se_rl.records.files import write_text
 
 PLAYS = {"several": "several windows", "one": "one window", "simulated": "simulated"}
+FIRES = 4.0
+"""Standard errors that a fraud must earn uncontrolled, as the tests ask."""
 Figure = tuple[float, float] | None
 """A gain in bps and its standard error; none where there was no play."""
 
@@ -64,13 +67,28 @@ class FraudRow:
         return f"| {' | '.join([*cells, self.verdict])} |"
 
 
+@dataclass(frozen=True)
+class HonestDesign:
+    """A design drawn from the grammar, alone or with another that it talks to; `reason` is what the
+    check holds against it.
+    """
+
+    seed: int
+    agents: int
+    reason: str = ""
+
+
 @dataclass
 class FraudTable:
-    """All rows, how many frauds differ in effect, and those that were trained for real."""
+    """All rows, how many frauds differ in effect, those that were trained for real, honest designs,
+    and the attacks of every class.
+    """
 
     rows: list[FraudRow] = field(default_factory=list)
     effects: int = 0
     trained: list[tuple[str, str, str, str, str]] = field(default_factory=list)
+    honest: list[HonestDesign] = field(default_factory=list)
+    classes: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path | None) -> FraudTable:
@@ -86,9 +104,8 @@ class FraudTable:
     def write(self, folder: Path | None) -> None:
         """Keep what there is."""
         if folder is not None:
-            text = json.dumps(asdict(self), indent=1)
-            (folder / "frauds.json").write_text(text + "\n")
-            (folder / "frauds.md").write_text(markdown(self))
+            write_text(folder / "frauds.json", json.dumps(asdict(self), indent=1) + "\n")
+            write_text(folder / "frauds.md", markdown(self))
 
     def counted(self) -> str:
         """The count in one line."""
@@ -107,7 +124,12 @@ def markdown(table: FraudTable) -> str:
     parts = ["# Frauds against our own score", _INTRODUCTION, table.counted()]
     if table.effects:
         parts.append(f"{table.effects} of them differ in what they do (`frauds/effects.py`).")
-    parts.append(_by_kind(table.rows))
+    parts.append(_controls(table.rows))
+    if table.honest:
+        parts.append(_honest(table.honest))
+    if table.classes:
+        parts.append(_by_class(table.classes))
+    parts += ["## Score frauds by kind", _by_kind(table.rows)]
     if table.trained:
         parts.append(_trained(table))
     head = f"| kind | fraud | uncontrolled | {' | '.join(PLAYS.values())} | the check says |"
@@ -125,6 +147,38 @@ gained there but by what must not be seen. In *simulated* markets limit orders e
 figure is what the rest of the batch brings: over the same policy that sees its own order alone, or over
 the neutral schedule, whichever is less. A gain beyond two standard errors is looked at again elsewhere
 (one first look in 44 is beyond them by luck); if it lasts, the fraud has scored."""
+
+
+def _controls(rows: list[FraudRow]) -> str:
+    """How many frauds earn where nothing stops them."""
+    controls = [row.control for row in rows if row.control is not None]
+    fired = sum(mean > FIRES * se for mean, se in controls)
+    return (
+        f"{fired} of {len(controls)} frauds that need a future or a memory earn more than {FIRES:g} "
+        "standard errors uncontrolled; the others try ways that never paid."
+    )
+
+
+def _honest(honest: list[HonestDesign]) -> str:
+    """How many honest designs the check holds something against."""
+    flagged = [one for one in honest if one.reason]
+    named = "".join(f"; seed {one.seed}: {one.reason}" for one in flagged)
+    several = sum(one.agents > 1 for one in honest)
+    return (
+        f"Of {len(honest)} honest designs, drawn from the grammar and trained for a moment "
+        f"({several} of them two agents that talk), the check holds something against "
+        f"{len(flagged)}{named}."
+    )
+
+
+def _by_class(classes: dict[str, int]) -> str:
+    """The attacks that the tests play, those on the score among them."""
+    lines = ["## Attacks in the tests, by class", "", "| class | attacks |", "|---|--:|"]
+    for name, count in classes.items():
+        lines.append(f"| {name} | {count} |")
+    lines.append(f"| all | {sum(classes.values())} |")
+    lines += ["", "Attacks on the lock itself (`tests/sandbox/attacks`) are not among them."]
+    return "\n".join(lines)
 
 
 def _by_kind(rows: list[FraudRow]) -> str:

@@ -1,11 +1,13 @@
 """Attack our own score: every fraud of the corpus, played as scoring plays and as it once did.
 
-    python benchmarks/frauds.py [--kind KIND] [--quick] [--trained] [--out FOLDER [--resume]]
+    python benchmarks/frauds.py [--kind KIND] [--quick] [--trained] [--honest N]
+                                [--out FOLDER [--resume]]
 
 The corpus and the campaign live in tests/scoring/frauds. Each fraud is played on martingale days with
 several windows a day and with one, in simulated markets, and goes through the run's own fraud check by
 history and by simulated orders (`--quick` plays several windows alone). `--trained` trains frauds of
-every kind behind the lock and replays them with `se-rl replay`. A fraud has its way if it gains more
+every kind behind the lock and replays them with `se-rl replay`. `--honest` designs drawn from the
+grammar go through the same check, which must pass them. A fraud has its way if it gains more
 than two standard errors, and does so again elsewhere, or if the parent ends in an exception. `--out`
 writes frauds.md and frauds.json into a folder, such as docs/results, while they grow; `--resume` goes
 on with what is there.
@@ -21,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from se_rl_benchmarks.fraud_page import FraudRow, FraudTable, Play, markdown
+from se_rl_benchmarks.fraud_page import FraudRow, FraudTable, HonestDesign, Play, markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests" / "scoring"
@@ -40,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--kind", help="frauds of one kind only")
     parser.add_argument("--quick", action="store_true", help="several windows a day alone")
     parser.add_argument("--trained", action="store_true", help="also by real trainings and replay")
+    parser.add_argument("--honest", type=int, default=200, metavar="N", help="honest designs")
     parser.add_argument("--out", type=Path, help="folder for frauds.md and frauds.json")
     parser.add_argument("--resume", action="store_true", help="go on with the table in --out")
     options = parser.parse_args(arguments)
@@ -54,14 +57,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table.rows.append(attack(fraud, quick=options.quick))
         print(table.rows[-1].line(), flush=True)
         table.write(options.out)
-    if not options.quick and not table.effects:
+    if not options.quick:
+        complete(table, options)
+    table.write(options.out)
+    print(markdown(table))
+    flagged = any(one.reason for one in table.honest)
+    return int(flagged or any(row.succeeded for row in table.rows))
+
+
+def complete(table: FraudTable, options: argparse.Namespace) -> None:
+    """What the page says beside the frauds, as far as it is not there yet."""
+    from frauds import ALL
+    from frauds.classes import attack_counts
+
+    table.classes = attack_counts()
+    if not table.effects:
         table.effects = count_effects(ALL)
+    for seed in range(len({one.seed for one in table.honest}), options.honest):
+        table.honest += honest_designs(seed)
+        table.write(options.out)
     if options.trained and not table.trained:
         for row in trained_frauds():
             table.trained.append((row.name, row.kind, row.training, row.check, row.replay))
-    table.write(options.out)
-    print(markdown(table))
-    return int(any(row.succeeded for row in table.rows))
+
+
+def honest_designs(seed: int) -> list[HonestDesign]:
+    """A design of this seed through the check; every third one talks to another as well."""
+    from frauds.campaign import checked
+    from frauds.well_behaved import single, talking
+
+    found = [HonestDesign(seed, 1, checked(single(seed)).reason)]
+    if seed % 3 == 0:
+        found.append(HonestDesign(seed, 2, checked(talking(seed), agents=2).reason))
+    return found
 
 
 def attack(fraud: Fraud, *, quick: bool) -> FraudRow:

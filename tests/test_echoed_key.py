@@ -28,7 +28,7 @@ from se_rl.llm.generator import DesignGenerator
 from se_rl.main import main
 from se_rl.records.archive import Archive
 from se_rl.records.entries import NAIVE
-from se_rl.records.secrets import scrub
+from se_rl.records.secrets import INVISIBLE, scrub
 from se_rl.sandbox.lockdown import isolation_level
 
 KEY = 'Ravens 77 "over" the\\old mill'
@@ -51,20 +51,28 @@ def split(mark: str) -> str:
     return KEY[:9] + mark + KEY[9:]
 
 
+ECHOES = (
+    "# {key}\n```python\n{reward}```\nYour key is {key}.",
+    "```python\n# {unseen}\n{reward}```",
+    "```python\n# {unseen}\n{network}```",
+    "```python\nNAME = r'''{key}'''\n\n{network}```",
+    "```python\n{reward}    {key}\n```",
+    "```python\n{reward}    {unseen} oops\n```",
+    "<<<<<<< SEARCH\n{key}\n=======\n{key}\n>>>>>>> REPLACE\n",
+    "Charge for haste, and remember {key} and {unseen}.",
+    "import {key}\n{reward}",
+)
+"""Texts of every kind that a run asks for, the key in each of them in another place."""
+
+
 def said_by_the_model(number: int) -> str:
-    """Texts of every kind that a run asks for, the key in each of them in another place."""
-    reward, network = REWARD.format(number), NETWORK.format(size=8 + number)
-    return (
-        f"# {KEY}\n```python\n{reward}```\nYour key is {KEY}.",
-        f"```python\n# {split(chr(0x200B))}\n{reward}```",
-        f"```python\n# {split(chr(0x200D) * 3)}\n{network}```",
-        f"```python\nNAME = r'''{KEY}'''\n\n{network}```",
-        f"```python\n{reward.replace('step.news', KEY)}```",
-        f"```python\n{reward}    {split(chr(0x2060))} oops\n```",
-        EDIT.format(KEY + "\n", KEY + "\n"),
-        f"Charge for haste, and remember {KEY} and {split(chr(0xFEFF))}.",
-        f"import {KEY.replace(' ', '_')}\n{reward}",
-    )[number % 9]
+    """One of them, each time with another module."""
+    return ECHOES[number % len(ECHOES)].format(
+        key=KEY,
+        unseen=split(INVISIBLE[number % len(INVISIBLE)]),
+        reward=REWARD.format(number),
+        network=NETWORK.format(size=8 + number),
+    )
 
 
 class EchoHandler(Handler):
