@@ -11,6 +11,8 @@ from se_rl.config import parse
 from se_rl.records.files import write_text
 
 PLAYS = {"several": "several windows", "one": "one window", "simulated": "simulated"}
+BY_LUCK = 44
+"""Looks of which one is beyond two standard errors by luck."""
 FIRES = 4.0
 """Standard errors that a fraud must earn uncontrolled, as the tests ask."""
 Figure = tuple[float, float] | None
@@ -115,7 +117,8 @@ class FraudTable:
         lucky = sum(play.again is not None and not play.succeeded for play in plays)
         return (
             f"{len(self.rows)} frauds, {len(plays)} plays: {scored} scored, {crashed} crashed the "
-            f"parent; {lucky} first looks beyond two errors that did not last."
+            f"parent; {lucky} first looks beyond two errors that did not last, where luck makes about "
+            f"{len(plays) / BY_LUCK:.0f}."
         )
 
 
