@@ -86,15 +86,13 @@ def edits_of(archive: Archive, results: RunResults) -> str:
             said.append(f"{module} outside of the grammar")
             continue
         for change in changes:
-            said.append(
-                f"{module} {change.slot}: {_short(change.before)} -> {_short(change.after)}"
-            )
+            said.append(f"{module} {change.slot}: {_short(change.after)}")
     return "; ".join(said)
 
 
 def _short(text: str) -> str:
-    words = " ".join(text.split()).replace("|", "/")
-    return words if len(words) <= 60 else words[:57] + "..."
+    words = " ".join(text.split()).replace("|", "/") or "nothing"
+    return words if len(words) <= 80 else words[:77] + "..."
 
 
 def page(rows: Sequence[DemoRow], data: str) -> str:

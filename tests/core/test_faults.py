@@ -46,7 +46,7 @@ from se_rl.report.show_design import show_design
 from se_rl.report.show_run import show_run
 from se_rl.rl.policy_file import read_weights
 from se_rl.rl.sandboxed_training import TrainedDesign
-from se_rl.scoring import final_test
+from se_rl.scoring import statistics
 from se_rl.scoring.execution import ConstantSchedule
 from se_rl.scoring.play import Open
 
@@ -122,7 +122,7 @@ def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
     monkeypatch.setattr(run, "run_page", lambda path: f"the page of {path.name}")
     monkeypatch.setattr(final_tables, "history_table", _test_table)
     monkeypatch.setattr(
-        final_test,
+        statistics,
         "spa_p_value",
         lambda benchmark, table: float((table - benchmark[:, None]).mean()),
     )
