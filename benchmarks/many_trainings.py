@@ -32,7 +32,7 @@ from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import Trained, train
 from se_rl.rl.training_worlds import dynamic_worlds, make_worlds
-from se_rl.scoring.history_orders import HistoryOrders
+from se_rl.scoring.history_orders import HistoryOrders, scored_world
 from se_rl.scoring.play import Open
 from se_rl.scoring.score import Scores
 from se_rl.seal import PUBLIC, Seal, sealed_seed
@@ -153,11 +153,11 @@ class SealedDays:
     def __init__(self, data: RunData, seal: str) -> None:
         config = data.config
         dataset = load_dataset(config.data, seal=seal, scored_days=config.scored_days)
-        self._history = HistoryOrders.on(
+        dates = dataset.dates("test")
+        self._history = HistoryOrders(
             config,
-            dataset.data,
-            dates=dataset.dates("test"),
-            scales=data.scales,
+            scored_world(config, dataset.data, dates=dates, scales=data.scales),
+            dates=dates,
             seed=sealed_seed(seal, TEST_ORDERS),
         )
         self._markets = data.validation.test_markets()

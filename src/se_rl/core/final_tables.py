@@ -23,7 +23,7 @@ from se_rl.records.results import OURS, CheckRow
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl.scoring.final_test import over
-from se_rl.scoring.history_orders import HistoryOrders
+from se_rl.scoring.history_orders import HistoryOrders, scored_world
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.score import Array, ScoreRule, Scores, contributions
@@ -89,11 +89,11 @@ class LearnedMethods:
         scales = fitted.scales or FeatureScales.fit(dataset.split("train"))
         world = StaticWorld(task.data, horizon=task.orders.horizon, scales=scales, costs=task.costs)
         orders = Episodes(task.orders)
-        drawn = HistoryOrders.on(
+        dates = dataset.dates(task.config.split)
+        drawn = HistoryOrders(
             self.config,
-            task.data,
-            dates=dataset.dates(task.config.split),
-            scales=scales,
+            scored_world(self.config, task.data, dates=dates, scales=scales),
+            dates=dates,
             seed=sealed_seed(self.seal, TEST_ORDERS),
         )
         agents = self.config.book_agents

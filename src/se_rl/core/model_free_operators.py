@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from se_rl.core.bandit import StepChoice
-from se_rl.core.operators import Plan, Proposed, hashes
+from se_rl.core.operators import Plan, Proposed, new_design
 from se_rl.modules.edits import drawn_edit, merged
 from se_rl.modules.kinds import KINDS
-from se_rl.records.entries import Candidate, design_id
+from se_rl.records.entries import Candidate
 
 EDIT_TRIES = 20
 """Draws for each new edit before a module counts as used up."""
@@ -27,9 +27,8 @@ def swap(plan: Plan, donors: Sequence[tuple[Candidate, Mapping[str, str]]]) -> l
         sources.pop(plan.module, None)
         if plan.module in theirs:
             sources[plan.module] = theirs[plan.module]
-        candidate = Candidate(
-            design_id(hashes(sources)),
-            hashes(sources),
+        candidate = new_design(
+            sources,
             "crossover",
             (plan.parent.id, donor.id),
             plan.module,
@@ -77,9 +76,8 @@ def combine(
         if both is None:
             return None
         whole[module] = both
-    candidate = Candidate(
-        design_id(hashes(whole)),
-        hashes(whole),
+    candidate = new_design(
+        whole,
         "combine",
         (one.id, other.id),
         other.module,
@@ -93,9 +91,8 @@ def combine(
 def _with_module(plan: Plan, source: str, *, place: int, operator: str) -> Proposed:
     """The parent with another version of the plan's module, which no model wrote."""
     sources = {**plan.parent_sources, plan.module: source}
-    candidate = Candidate(
-        design_id(hashes(sources)),
-        hashes(sources),
+    candidate = new_design(
+        sources,
         operator,
         (plan.parent.id,),
         plan.module,
@@ -119,9 +116,8 @@ def drawn(
     if not chosen:
         chosen = [modules[int(rng.integers(len(modules)))]]
     sources = {name: KINDS[name].random_source(rng) for name in chosen}
-    candidate = Candidate(
-        design_id(hashes(sources)),
-        hashes(sources),
+    candidate = new_design(
+        sources,
         "random",
         (default.id,),
         chosen[0] if len(chosen) == 1 else "",

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from se_rl.core.bandit import StepChoice
@@ -164,14 +164,8 @@ def proposed(plan: Plan, attempt: Attempt, *, place: int, operator: str) -> Prop
     sources = {**plan.parent_sources, plan.module: text}
     chat = json.dumps(proposal.request.messages) if proposal and proposal.request else ""
     behaviour = attempt.validation.behaviour.tolist() if attempt.validation else []
-    candidate = Candidate(
-        design_id(hashes(sources)),
-        hashes(sources),
-        operator,
-        (plan.parent.id,),
-        plan.module,
-        plan.iteration,
-        place=place,
+    candidate = replace(
+        new_design(sources, operator, (plan.parent.id,), plan.module, plan.iteration, place=place),
         macro=plan.macro.id if plan.macro else "",
         micro=plan.micro.id if plan.micro else "",
         model=proposal.model if proposal else "",
@@ -180,6 +174,20 @@ def proposed(plan: Plan, attempt: Attempt, *, place: int, operator: str) -> Prop
         behaviour=tuple(round(float(v), 5) for v in behaviour),
     )
     return Proposed(candidate, sources, plan.choice, proposal, chat)
+
+
+def new_design(
+    sources: Mapping[str, str],
+    operator: str,
+    parents: tuple[str, ...],
+    module: str,
+    iteration: int,
+    *,
+    place: int,
+) -> Candidate:
+    """The record of a design that is made of these sources."""
+    modules = hashes(sources)
+    return Candidate(design_id(modules), modules, operator, parents, module, iteration, place=place)
 
 
 def hashes(sources: Mapping[str, str]) -> dict[str, str]:

@@ -21,12 +21,11 @@ from scipy import stats
 
 from se_rl.records.fraud import FraudCheck
 from se_rl.scoring.execution import Actions, Actor, begin
+from se_rl.scoring.play import LANES
 
 Array = npt.NDArray[np.float64]
 Index = npt.NDArray[np.int64]
 
-LANES = 4
-"""Processes that play orders alone at once."""
 TABLES = 24
 """Orders (or books of talking agents) that are played again alone."""
 SLICES, TICKS = 1e-3, 1e-2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +16,20 @@ from se_rl.scoring.score import Array
 from se_rl.scoring.static_panel import joined_scores, sampled_panels
 
 
+def scored_world(
+    config: RunConfig, data: MarketData, *, dates: npt.NDArray[np.integer], scales: FeatureScales
+) -> StaticWorld:
+    """The world that a run scores in: these days at the run's own sizes and costs."""
+    return StaticWorld(
+        data,
+        horizon=config.horizons[0],
+        dates=dates,
+        scales=scales,
+        sizes=config.sizes,
+        costs=Costs.of(config),
+    )
+
+
 class HistoryOrders:
     """Drawn orders on the given days, one panel for each of the run's horizons that has some."""
 
@@ -29,27 +41,6 @@ class HistoryOrders:
         self.panels = sampled_panels(
             world, config.horizons, dates=dates, day_orders=config.day_orders, seed=seed
         )
-
-    @classmethod
-    def on(
-        cls,
-        config: RunConfig,
-        data: MarketData,
-        *,
-        dates: npt.NDArray[np.integer],
-        scales: FeatureScales,
-        seed: int,
-    ) -> Self:
-        """Orders at the run's own sizes and costs."""
-        world = StaticWorld(
-            data,
-            horizon=config.horizons[0],
-            dates=dates,
-            scales=scales,
-            sizes=config.sizes,
-            costs=Costs.of(config),
-        )
-        return cls(config, world, dates=dates, seed=seed)
 
     @property
     def cells(self) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ simulated markets `dynamic` with `dynamic_cell`, the number of each episode's ce
 SEED_SD = 0.15
 """What the scores of two single trainings are taken to differ by before anything is known, bps.
 
-Trainings of the default differ by .11 on the synthetic set; other designs may vary more.
+Trainings of the default vary less (`benchmarks/aa_test.py`); other designs may vary more.
 """
 
 

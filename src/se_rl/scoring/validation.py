@@ -18,12 +18,11 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.costs import Costs
 from se_rl.environments.dynamic_world import DynamicWorld
-from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
-from se_rl.scoring.history_orders import HistoryOrders
+from se_rl.scoring.history_orders import HistoryOrders, scored_world
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.score import Array
 from se_rl.scoring.simulated_orders import SimulatedOrders
@@ -69,14 +68,7 @@ class Validation:
             raise DataError(
                 f"validation has {len(dates)} day; an error needs 2 or more: give more sessions"
             )
-        world = StaticWorld(
-            data,
-            horizon=config.horizons[0],
-            dates=dates,
-            scales=scales,
-            sizes=config.sizes,
-            costs=Costs.of(config),
-        )
+        world = scored_world(config, data, dates=dates, scales=scales)
         for fresh, block in zip((False, True), day_blocks(dates), strict=True):
             self._history[fresh] = HistoryOrders(
                 config, world, dates=block, seed=sealed_seed(seal, HISTORY_ORDERS)
