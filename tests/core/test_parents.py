@@ -103,3 +103,13 @@ def test_parents_are_drawn_by_the_places_they_hold() -> None:
     assert ParetoParents("default").choose(rng) == "default"
     again, other = (np.random.default_rng(1) for _ in range(2))
     assert [parents.choose(again) for _ in range(20)] == [parents.choose(other) for _ in range(20)]
+
+
+def test_the_leader_is_the_parent_every_other_time_even_without_a_place() -> None:
+    calm = {"all": 1.0, "calm": 3.0, "wild": 3.0, "simulated": 3.0}
+    parents = ParetoParents("default")
+    parents.rank([stands("a", calm), stands("b", {**calm, "all": 1.1})], {"a": 1.0, "b": 1.1})
+    assert "b" not in parents.holders.values()  # not ahead by its error
+    rng = np.random.default_rng(0)
+    chosen = Counter(parents.choose(rng) for _ in range(2000))
+    assert chosen["b"] == pytest.approx(1000, abs=100) and set(chosen) == {"a", "b"}

@@ -570,6 +570,20 @@ def test_the_second_iteration_puts_the_best_of_the_scan_together(start: Start) -
                     }
 
 
+def test_each_later_iteration_begins_with_combinations(start: Start) -> None:
+    bench = start(arm="local", scan=True, bank_prior=False, iterations=4)
+    bench.run()
+    for brought in bench.brought[1:]:
+        together = [one for one in brought["designs"] if one.candidate.operator == "combine"]
+        assert len(together) == bench.search.config.siblings
+    operators = {
+        bench.search.designs.candidates[name].operator
+        for one in together
+        for name in one.candidate.parents
+    }
+    assert operators - {"scan"}  # and builds on what earlier ones found
+
+
 def test_what_ablations_leave_out(start: Start) -> None:
     without_words = start(Learner(), at="a", hle=False)
     without_words.run()

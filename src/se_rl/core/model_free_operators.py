@@ -1,4 +1,4 @@
-"""Operators that ask no model: a swap, edits drawn at random, the scan, its pairs, random designs."""
+"""Operators that ask no model: a swap, edits drawn at random, the scan, pairs, random designs."""
 
 from __future__ import annotations
 

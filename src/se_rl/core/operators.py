@@ -6,7 +6,7 @@ rewrite    a different idea, the parent's module is shown as tried: a fresh star
 repair     a failed module with the reason, mended
 crossover  another design's module, swapped in: no model is asked
 scan       the default with one choice made otherwise: what the first iteration tries
-combine    the choices of two designs of the scan together: what the second one begins with
+combine    the choices of two promising designs together: what each later iteration begins with
 random     a whole design drawn from the grammar: a control that asks no model either
 """
 

@@ -1,8 +1,8 @@
-"""Which design to start from: one place per regime, held by the design that is best there.
+"""Which design to start from: the leader every other time, else one that is best in some regime.
 
-A design that is good only on calm days keeps its line alive beside the best over all. Places are
-taken with shrunken scores and a margin of one standard error, in the order of proposal: among
-equals the older one stays, so that noise alone fills no place.
+A design that is good only on calm days keeps its line alive beside the best over all. Each regime
+has one place. Places are taken with shrunken scores and a margin of one standard error, in the
+order of proposal: among equals the older one stays, so that noise alone fills no place.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from se_rl.scoring.standing import Standing
+from se_rl.scoring.standing import Standing, leading
+
+LEADER_SHARE = 0.5
+"""How often the best over all is the parent, whatever places it holds."""
 
 
 @dataclass
@@ -22,16 +25,20 @@ class ParetoParents:
 
     default: str
     holders: dict[str, str] = field(default_factory=dict)
+    leader: str = ""
 
     def rank(self, standings: Sequence[Standing], shrunk: Mapping[str, float]) -> None:
         """Fill the places anew from designs in the order of proposal."""
+        self.leader = leading(shrunk, self.default)
         regimes: dict[str, None] = {}
         for one in standings:
             regimes |= dict.fromkeys(one.by_regime)
         self.holders = {regime: self._holder(standings, shrunk, regime) for regime in regimes}
 
     def choose(self, rng: np.random.Generator) -> str:
-        """A holder, by the number of places it holds."""
+        """The leader, or a holder by the number of places it holds."""
+        if self.leader and rng.random() < LEADER_SHARE:
+            return self.leader
         places = Counter(self.holders.values()) or Counter({self.default: 1})
         names = sorted(places)
         shares = np.array([places[name] for name in names], np.float64)

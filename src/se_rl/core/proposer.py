@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -69,7 +69,7 @@ class Proposer:
             return self._drawn(iteration, group, n=n, rng=rng)
         if self.config.evolves and self.config.scan and iteration == 1:
             return self._scanned(group, n=n, rng=rng)
-        if self.config.evolves and self.config.scan and (iteration, group) == (2, 0):
+        if self.config.evolves and self.config.scan and group == 0 and not self.starts_afresh:
             together = self._combined(iteration, n=n)
             if len(together) == n:
                 return together
@@ -161,24 +161,19 @@ class Proposer:
         return made
 
     def _combined(self, iteration: int, *, n: int) -> list[Proposed]:
-        """The designed experiment's second step: the best of the scan two by two, best pairs first."""
-        scanned = []
-        for candidate in self.designs.candidates.values():
-            standing = self.ladder.longest(candidate.id)
-            if candidate.operator == "scan" and standing is not None:
-                scanned.append((standing.score, candidate))
-        scanned.sort(key=lambda pair: -pair[0])
+        """What the experiment leads to: the most promising designs two by two, best pairs first."""
+        prospects = self.ladder.prospects()
+        best = sorted(prospects, key=lambda name: -prospects[name])
         known = set(self.designs.candidates)
         made: list[Proposed] = []
-        for second in range(1, len(scanned)):  # (0, 1), (0, 2), (1, 2), (0, 3), ...
-            for first in range(second):
-                one, other = scanned[first][1], scanned[second][1]
-                found = combine(
-                    one, other, self.designs.sources, iteration=iteration, place=len(made)
-                )
-                if found is not None and found.candidate.id not in known and len(made) < n:
-                    known.add(found.candidate.id)
-                    made.append(found)
+        for first, second in _pairs(len(best)):
+            if len(made) == n:
+                break
+            one, other = (self.designs.candidates[best[place]] for place in (first, second))
+            found = combine(one, other, self.designs.sources, iteration=iteration, place=len(made))
+            if found is not None and found.candidate.id not in known:
+                known.add(found.candidate.id)
+                made.append(found)
         return made
 
     def _tried_edits(self, module: str, most: int) -> list[TriedEdit]:
@@ -255,6 +250,13 @@ class Proposer:
             changes=int(rng.choice(len(CHANGES), p=CHANGES)) + 1,
             edits=self._tried_edits(module, SHOWN_EDITS) if with_history else (),
         )
+
+
+def _pairs(n: int) -> Iterator[tuple[int, int]]:
+    """(0, 1), (0, 2), (1, 2), (0, 3) and so on."""
+    for second in range(1, n):
+        for first in range(second):
+            yield first, second
 
 
 def search_rng(seed: int, *place: int) -> np.random.Generator:

@@ -15,6 +15,7 @@ import numpy as np
 from se_rl.modules.edits import single_edits
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RunConfig
+from se_rl.scoring.prospects import BankForesight, Foresight, nothing_known
 
 ORDERED_BY_BANK = "scan ordered by the design bank"
 MOST_OF_ONE = 0.5
@@ -45,6 +46,11 @@ def planned_scan(config: RunConfig, rng: np.random.Generator) -> list[SingleEdit
 def uses_bank(config: RunConfig) -> bool:
     """Whether the bank says what the scan tries first."""
     return config.evolves and config.scan and knows_scenario(config)
+
+
+def foresight_of(config: RunConfig, sources: Mapping[str, Mapping[str, str]]) -> Foresight:
+    """What is known of designs before they are trained: what the bank tells, where it is used."""
+    return BankForesight(sources, config.weights) if uses_bank(config) else nothing_known
 
 
 def knows_scenario(config: RunConfig) -> bool:

@@ -15,6 +15,7 @@ from se_rl.core.known_designs import KnownDesigns, changed_modules
 from se_rl.core.module_credits import ModuleCredits
 from se_rl.core.operators import Proposed
 from se_rl.core.proposer import Proposer, search_rng
+from se_rl.core.scan import foresight_of
 from se_rl.core.stopping import CONVERGED, StopRule
 from se_rl.llm.design_outcomes import DesignOutcome
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
@@ -59,7 +60,13 @@ class Search:
         self.default = Candidate(design_id({}), {}, DEFAULT)
         self.designs = KnownDesigns(archive, on_event=on_event)
         self.ladder = Ladder(
-            config, archive, evaluator, self.default, on_event=on_event, stores=stores
+            config,
+            archive,
+            evaluator,
+            self.default,
+            on_event=on_event,
+            foresight=foresight_of(config, self.designs.sources),
+            stores=stores,
         )
         self.credits = ModuleCredits(self.ladder, self.designs)
         self.proposer = Proposer(config, self.designs, self.ladder, designers, kit)

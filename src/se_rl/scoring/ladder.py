@@ -18,6 +18,7 @@ from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import FUTILITY_SEEDS, RunConfig
 from se_rl.scoring.evaluator import Evaluator, Journal
+from se_rl.scoring.prospects import Foresight, nothing_known, prospects
 from se_rl.scoring.score import ScoreRule
 from se_rl.scoring.standing import (
     CERTAIN,
@@ -39,7 +40,8 @@ class Ladder:
     """How designs stand at each rung, compared with `default`.
 
     `standings` and `credits` (by module: the design over the same one without it) are by (design,
-    index of the rung). With `stores` standings become events, and evaluations are announced.
+    index of the rung). `foresight` says what was known of a design before it was trained here. With
+    `stores` standings become events, and evaluations are announced.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Ladder:
         default: Candidate,
         *,
         on_event: EventListener,
+        foresight: Foresight = nothing_known,
         stores: bool = True,
     ) -> None:
         self.config = config
@@ -58,6 +61,7 @@ class Ladder:
         self.journal = journal
         self.evaluator = evaluator
         self.default = default
+        self.foresight = foresight
         self.on_event = on_event
         self.climbed: dict[str, Candidate] = {default.id: default}
         self.trainings = Trainings(evaluator, self.rungs, self.rule)
@@ -98,7 +102,8 @@ class Ladder:
         """Of screened designs those worth more trainings: the best few that are not hopeless."""
         screen = self.rungs.screen.index
         scored = [name for name in names if (name, screen) in self.standings]
-        scored.sort(key=lambda name: self.standings[name, screen].score, reverse=True)
+        prospects = self.prospects()
+        scored.sort(key=lambda name: prospects[name], reverse=True)
         kept: list[str] = []
         for name in scored:
             if self.standings[name, screen].futile():
@@ -144,19 +149,12 @@ class Ladder:
         return leading(self.ranking(), self.default.id)
 
     def ranking(self) -> dict[str, float]:
-        """Shrunken scores over the default of the designs that raced, each at its highest rung.
+        """The prospects of the designs that raced: one training is too little to lead by."""
+        return self._prospects(self.rungs[self.rungs.search.index :])
 
-        One training is too little to lead by. A design that failed at a later rung has no rank.
-        """
-        found: dict[str, float] = {}
-        out = {self.default.id, *self.failures}
-        for rung in self.rungs[self.rungs.search.index :]:
-            standings = []
-            for (name, index), one in self.standings.items():
-                if index == rung.index and name not in out:
-                    standings.append(one)
-            found |= shrunken(standings)
-        return found
+    def prospects(self) -> dict[str, float]:
+        """What to expect of every scored design after long trainings, bps over the default."""
+        return self._prospects(self.rungs)
 
     def longest(self, name: str) -> Standing | None:
         """A design's standing at its highest rung."""
@@ -272,16 +270,17 @@ class Ladder:
         gain = found.score - parent.score if parent else None
         return {"score": found.score, "se": found.se, "gain": gain}
 
+    def _prospects(self, rungs: Sequence[Rung]) -> dict[str, float]:
+        out = {self.default.id, *self.failures}
+        known = {place: one for place, one in self.standings.items() if place[0] not in out}
+        return prospects(known, rungs, self.foresight, at=self.rungs.last)
+
     # the last rung
 
     def _finalists(self) -> list[str]:
-        search = self.rungs.search
-        shrunk = self.ranking()
-        ranked = sorted(
-            shrunk,
-            key=lambda name: (shrunk[name], self.standings[name, search.index].score),
-            reverse=True,
-        )
+        found = self.ranking()
+        scores = {name: self.standings[name, self.rungs.search.index].score for name in found}
+        ranked = sorted(found, key=lambda name: (found[name], scores[name]), reverse=True)
         return ranked[: self.config.finalists]
 
     def _hopeless(self, going: Sequence[Candidate]) -> list[str]:
