@@ -22,7 +22,7 @@ import torch
 from se_rl.baselines.passive_grid import best_constant
 from se_rl.core.final_tables import TEST_ORDERS
 from se_rl.core.preparation import GRID_EPISODES, RunData, load_run_data
-from se_rl.data.catalog import load_dataset
+from se_rl.data.catalog import DataSet, load_dataset
 from se_rl.data.features import observation_table
 from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.executors.training_settings import train_config, training_worlds_of
@@ -64,15 +64,23 @@ class Outcome:
 
 
 class Workshop:
-    """A run's data, markets and validation, made once and shared by all processes."""
+    """A run's data, markets and validation, made once and shared by all processes.
+
+    `dataset` are bars that are here already; else they are read by the name in the settings.
+    """
 
     def __init__(
-        self, config: RunConfig, *, seal: str = PUBLIC, with_test_days: bool = False
+        self,
+        config: RunConfig,
+        *,
+        seal: str = PUBLIC,
+        with_test_days: bool = False,
+        dataset: DataSet | None = None,
     ) -> None:
-        self.data = load_run_data(config, Seal(seal, "given"))
+        self.data = load_run_data(config, Seal(seal, "given"), dataset=dataset)
         self.config = self.data.config
         self._table = observation_table(self.data.train, self.data.scales)
-        self.sealed = SealedDays(self.data, seal) if with_test_days else None
+        self.sealed = SealedDays(self.data, seal, dataset) if with_test_days else None
 
     @property
     def cells(self) -> tuple[str, ...]:
@@ -150,9 +158,10 @@ class Workshop:
 class SealedDays:
     """The test days of a set and simulated orders that no search sees."""
 
-    def __init__(self, data: RunData, seal: str) -> None:
+    def __init__(self, data: RunData, seal: str, dataset: DataSet | None = None) -> None:
         config = data.config
-        dataset = load_dataset(config.data, seal=seal, scored_days=config.scored_days)
+        if dataset is None:
+            dataset = load_dataset(config.data, seal=seal, scored_days=config.scored_days)
         dates = dataset.dates("test")
         self._history = HistoryOrders(
             config,

@@ -18,7 +18,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, fields, replace
 from pathlib import Path
@@ -31,14 +31,17 @@ from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
 from se_rl.modules.kinds.communication import SILENCE
 from se_rl.records.archive import Archive
-from se_rl.records.entries import Evaluation
 from se_rl.records.files import to_json
-from se_rl.records.jobs import TrainingJob
 from se_rl.records.settings import RunConfig, preset
 from se_rl.scoring.execution import ConstantSchedule
+from se_rl_benchmarks.forked_searches import (
+    ForkedEvaluator,
+    GrammaticalValidator,
+    SealedComparison,
+    TimeIsOver,
+)
 from se_rl_benchmarks.many_trainings import Workshop, open_pool
 from se_rl_benchmarks.multi_page import VARIANTS, MultiRow, by_module, by_variant, page
-from se_rl_benchmarks.search_tables import ForkedEvaluator, sealed
 
 
 @settings
@@ -67,26 +70,6 @@ class Books(Workshop):
         self.sealed.scores(lambda *_: ConstantSchedule())
 
 
-class TimeIsOver(Exception):
-    """A search is given up."""
-
-
-class TimedEvaluator(ForkedEvaluator):
-    """Begins no batch of trainings after the deadline."""
-
-    def __init__(self, *parts: Any, deadline: float) -> None:
-        super().__init__(*parts)
-        self.deadline = deadline
-
-    def evaluate(
-        self, jobs: Sequence[TrainingJob]
-    ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
-        """Each job with its evaluation, in the order of the jobs."""
-        if time.monotonic() > self.deadline:
-            raise TimeIsOver
-        yield from super().evaluate(jobs)
-
-
 def search_once(
     workshop: Workshop, pool: Any, config: PartOfScenario, folder: Path, deadline: float
 ) -> tuple[MultiRow, Mapping[str, str]]:
@@ -94,8 +77,8 @@ def search_once(
     started = time.monotonic()
     folder.mkdir(parents=True)
     with Archive.open(folder / "archive.sqlite") as archive:
-        evaluator = TimedEvaluator(workshop, pool, archive, deadline=deadline)
-        designers = Designers(config.llm, archive, evaluator, seed=config.seed)  # type: ignore[arg-type]
+        evaluator = ForkedEvaluator(workshop, pool, archive, deadline=deadline)
+        designers = Designers(config.llm, archive, GrammaticalValidator(), seed=config.seed)
         search = Search(config, archive, evaluator, designers, make_kit(config))
         evolve(search)
         champion = search.ladder.champion(search.finals([]))
@@ -115,16 +98,21 @@ def search_once(
 
 
 def run_variant(
-    workshop: Workshop, pool: Any, config: PartOfScenario, folder: Path, deadline: float
+    sealed: SealedComparison,
+    workshop: Workshop,
+    pool: Any,
+    config: PartOfScenario,
+    folder: Path,
+    deadline: float,
 ) -> MultiRow | None:
     """A search and its champion on sealed days; None where time is over before that."""
     try:
         row, sources = search_once(workshop, pool, config, folder, deadline)
+        if row.champion:
+            mean, interval = sealed.over_default(sources, deadline)
+            row = replace(row, over_default=mean, ci95=interval)
     except TimeIsOver:
         return None
-    if row.champion:
-        mean, interval = sealed(workshop, pool, sources, config.rungs.last.work)
-        row = replace(row, over_default=mean, ci95=interval)
     print(json.dumps(asdict(row)), flush=True)
     return row
 
@@ -171,14 +159,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_pool(workshop, options.workers) as pool,
         ThreadPoolExecutor(len(VARIANTS) + 1) as threads,
     ):
-        work = workshop.config.rungs.last.work
-        silent = threads.submit(sealed, workshop, pool, {"communication": SILENCE}, work)
+        sealed = SealedComparison(workshop, pool, workshop.config.rungs.last.work)
+        silent = threads.submit(sealed.over_default, {"communication": SILENCE})
         waiting: list[Future[MultiRow | None]] = []
         for number, config in enumerate(configs):
             folder = Path(place) / str(number)
-            waiting.append(threads.submit(run_variant, workshop, pool, config, folder, deadline))
-        for one in waiting:
-            row = one.result()
+            one = (sealed, workshop, pool, config, folder, deadline)
+            waiting.append(threads.submit(run_variant, *one))
+        for begun in waiting:
+            row = begun.result()
             rows += [row] if row is not None else []
             keep(options.out, head | found_so_far(rows, silent))
         keep(options.out, head | found_so_far(rows, silent))

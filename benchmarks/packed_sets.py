@@ -14,12 +14,16 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.calendar import SessionGrid
+from se_rl.data.catalog import DataSet, load_dataset
 from se_rl.data.market_data import MarketData, Provenance, SplitDates
+from se_rl.data.splits import given_split
+from se_rl_benchmarks.real_sets import REAL_SETS
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
@@ -50,6 +54,26 @@ def read_packed(path: Path) -> dict[str, MarketData]:
                     parts[key.split("/")[1]] = stored[key]
             sets[name] = _unpacked(parts)
     return sets
+
+
+def known_set(name: str, packed: Path | None) -> tuple[Mapping[str, Any], DataSet | None]:
+    """What a run on a set changes in its settings, and the bars of a real one.
+
+    A real set goes by its name or its file's; on one whose orders take a whole session they take a
+    session or half of it. Other sets are read by the run itself.
+    """
+    for known, real in REAL_SETS.items():
+        if name not in (known, real.file):
+            continue
+        if packed is not None:
+            dataset = DataSet(read_packed(packed)[known], packed)
+        else:
+            split = given_split(real.train_until, real.valid_until)
+            dataset = load_dataset(str(real.path), split=split)
+        bars = len(dataset.data.grid)
+        horizons = {"horizons": (bars, bars // 2)} if real.horizon == "session" else {}
+        return {"data": name} | horizons, dataset
+    return {"data": name}, None
 
 
 def _packed(data: MarketData) -> dict[str, Bytes]:

@@ -1,251 +1,213 @@
 """Does the search climb? Whole searches of several arms and seeds, and their champions on sealed days.
 
-    python benchmarks/search_tables.py [--arms local random] [--seeds 5] [--preset standard]
-        [--minutes 8] [--out FOLDER]
+    OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/search_tables.py
+        [--arms full local random] [--seeds 5] [--preset standard] [--data SET] [--packed FILE.npz]
+        [--device cuda] [--minutes 8] [--resume] [--out FOLDER]
+    python benchmarks/search_tables.py --champions FOLDER/champions.jsonl --data OTHER_SET
 
-Each search is the run's own: proposer, ladder, finals. Trainings go to forked processes without a
-lock, which is why only arms without a model are run here. The champion and the default are then
-trained anew with fresh seeds and scored on the test days and on fresh simulated orders. Writes
-search.json and search.md.
+Each search is the run's own: proposer, model, ladder, finals; its trainings go to forked processes
+without a lock (see `forked_searches`). An arm is a variation of the settings; `local+no-imagine` is
+two at once. Writes search.json, search.md and champions.jsonl after every search, stops by the
+clock; `--resume` makes only those searches that search.json does not have. `--champions` scores
+stored champions unchanged on the test days of another set.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from se_rl.core.designers import Designers
 from se_rl.core.preparation import make_kit
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
+from se_rl.llm.backends import TrainableDesigner
+from se_rl.llm.code_validator import recorded_steps
+from se_rl.llm.local import LocalDesigner
 from se_rl.records.archive import Archive
-from se_rl.records.entries import Evaluation
-from se_rl.records.jobs import TrainingJob
-from se_rl.records.rungs import Rung
-from se_rl.records.settings import RunConfig, preset
-from se_rl.scoring.score import Array, ScoreRule, Scores, difference
-from se_rl_benchmarks.many_trainings import Job, Workshop, open_pool, outcome_of
+from se_rl.records.settings import ARMS, RunConfig, preset
+from se_rl_benchmarks.forked_searches import (
+    ForkedEvaluator,
+    GrammaticalValidator,
+    SealedComparison,
+    TakenInTurns,
+    TimeIsOver,
+)
+from se_rl_benchmarks.many_trainings import Workshop, open_pool
+from se_rl_benchmarks.packed_sets import known_set
+from se_rl_benchmarks.search_page import CarriedRow, SearchRow
+from se_rl_benchmarks.search_results import Champion, Results, champions_of
 
-FRESH_SEED = 1000
-"""The first of the training seeds that no search uses."""
-FRESH_TRAININGS = 5
+VARIATIONS: Mapping[str, Mapping[str, Any]] = {
+    **{arm: {"arm": arm} for arm in ARMS},
+    "no-hle": {"hle": False},
+    "no-lle": {"lle": False},
+    "no-dek": {"hle": False, "lle": False},
+    "no-imagine": {"imagine": False},
+    "static-only": {"worlds": "static"},
+    "dynamic-only": {"worlds": "dynamic"},
+}
+"""What an arm of the table changes in the settings; worlds are those that the search sees."""
 
 
-class ForkedEvaluator:
-    """Trains and scores the designs of one search in processes that all searches share."""
-
-    def __init__(self, workshop: Workshop, pool: Any, archive: Archive) -> None:
-        self.workshop = workshop
-        self.pool = pool
-        self.archive = archive
-        self.trainings = 0
-        self._scores: dict[str, dict[str, Array]] = {}
-
-    @property
-    def cells(self) -> Mapping[str, Sequence[str]]:
-        """By world the names of the cells."""
-        return self.workshop.data.validation.cells
-
-    def regimes(self, rung: Rung) -> Mapping[str, Any]:
-        """Which pairs of orders belong to which regime."""
-        return self.workshop.data.validation.regimes(rung)
-
-    def evaluate(
-        self, jobs: Sequence[TrainingJob]
-    ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
-        """Each job with its evaluation, in the order of the jobs."""
-        asked = []
-        for job in jobs:
-            sources = self.archive.sources(job.candidate)
-            asked.append(
-                Job(job.candidate.id, job.rung.work, job.seed, sources, rung=job.rung.index)
-            )
-        self.trainings += len(asked)
-        for job, outcome in zip(jobs, self.pool.imap(outcome_of, asked), strict=True):
-            place = f"{job.candidate.id} {job.rung.index} {job.seed}"
-            self._scores[place] = dict(outcome.scores)
-            status = "failed" if outcome.reason else "ok"
-            made = Evaluation(
-                job.candidate.id,
-                job.rung.index,
-                job.seed,
-                status,
-                outcome.reason,
-                arrays=place,
-                work=job.rung.work,
-                seconds=outcome.seconds,
-            )
-            yield job, made, False
-
-    def arrays(self, evaluation: Evaluation) -> dict[str, Array]:
-        """The scores of an evaluation."""
-        return self._scores[evaluation.arrays]
+def varied(config: RunConfig, arm: str, seed: int) -> RunConfig:
+    """The settings of an arm, which may be several variations joined by +."""
+    for name in arm.split("+"):
+        if name not in VARIATIONS:
+            sys.exit(f"arm {name!r} is unknown; use some of {', '.join(VARIATIONS)}, joined by +")
+        config = replace(config, **VARIATIONS[name])
+    return replace(config, seed=seed)
 
 
 @dataclass(frozen=True)
-class SearchRow:
-    """What one search found: its champion, and the champion's score over the default when sealed."""
+class Searches:
+    """What all searches of one table share."""
 
-    arm: str
-    seed: int
-    designs: int
-    trainings: int
-    champion: str
-    at_last_rung: float
-    over_default: float
-    ci95: tuple[float, float]
-    seconds: float
+    workshop: Workshop
+    pool: Pool
+    sealed: SealedComparison
+    designer: TrainableDesigner | None
+    deadline: float
+    folder: Path
 
-
-def search_once(
-    workshop: Workshop, pool: Any, config: RunConfig, folder: Path
-) -> tuple[SearchRow, Mapping[str, str]]:
-    """One search from its first scan to its champion; and the champion's sources."""
-    started = time.monotonic()
-    folder.mkdir(parents=True)
-    with Archive.open(folder / "archive.sqlite") as archive:
-        evaluator = ForkedEvaluator(workshop, pool, archive)
-        designers = Designers(config.llm, archive, evaluator, seed=config.seed)  # type: ignore[arg-type]
-        search = Search(config, archive, evaluator, designers, make_kit(config))
-        evolve(search)
-        finalists = search.ladder.finals([])
-        champion = search.ladder.champion(finalists)
-        standing = search.ladder.longest(champion)
-        sources = dict(search.designs.sources[champion])
-        nothing = (0.0, 0.0)
-        row = SearchRow(
-            config.arm,
-            config.seed,
-            search.proposed,
-            evaluator.trainings,
-            champion if champion != search.default.id else "",
-            standing.score if standing and champion != search.default.id else 0.0,
-            0.0,
-            nothing,
-            time.monotonic() - started,
-        )
+    def once(self, arm: str, seed: int) -> tuple[SearchRow, Mapping[str, str]]:
+        """One search from its first scan to its champion on sealed days; and its sources."""
+        started = time.monotonic()
+        if started > self.deadline:
+            raise TimeIsOver
+        config = varied(self.workshop.config, arm, seed)
+        folder = self.folder / f"{arm}-{seed}"
+        folder.mkdir(parents=True)
+        with Archive.open(folder / "archive.sqlite") as archive:
+            evaluator = ForkedEvaluator(
+                self.workshop, self.pool, archive, worlds=config.worlds, deadline=self.deadline
+            )
+            designers = Designers(
+                config.llm,
+                archive,
+                GrammaticalValidator(),
+                seed=seed,
+                designer=self.designer if config.asks_model else None,
+            )
+            search = Search(config, archive, evaluator, designers, make_kit(config))
+            steps = []
+            evolve(search, after=lambda _, told: steps.append(told["changed"]))
+            champion = search.ladder.champion(search.finals([]))
+            standing = search.ladder.longest(champion)
+            sources = dict(search.designs.sources[champion])
+            accepted = champion != search.default.id
+            gain, interval = 0.0, (0.0, 0.0)
+            if accepted:
+                gain, interval = self.sealed.over_default(sources, self.deadline)
+            row = SearchRow(
+                arm,
+                seed,
+                search.proposed,
+                evaluator.trainings,
+                champion if accepted else "",
+                standing.score if standing and accepted else 0.0,
+                gain,
+                interval,
+                time.monotonic() - started,
+                len(designers.asked),
+                sum(step.weights is not None and step.weights.moved for step in steps),
+            )
         return row, sources
 
 
-def sealed(
-    workshop: Workshop, pool: Any, sources: Mapping[str, str], work: float
-) -> tuple[float, tuple[float, float]]:
-    """The design over the default on the test days and fresh simulated orders, fresh trainings."""
-    jobs = []
-    for design in (sources, {}):
-        for k in range(FRESH_TRAININGS):
-            jobs.append(Job("sealed", work, FRESH_SEED + k, design, rung=-1))
-    found: list[Scores] = [one.scores for one in pool.map(outcome_of, jobs, chunksize=1)]
-    own, default = found[:FRESH_TRAININGS], found[FRESH_TRAININGS:]
-    rule = ScoreRule.of(workshop.config)
-    estimate = difference(own, default, rule, cells=workshop.cells).estimate()
-    return estimate.mean, (estimate.ci95[0], estimate.ci95[1])
+def until_over(tasks: Iterable[Callable[[], None]], at_once: int) -> int:
+    """Run tasks in their order, some at once; how many the time did not reach to."""
+    late = 0
+    with ThreadPoolExecutor(at_once) as threads:
+        for one in [threads.submit(task) for task in tasks]:
+            try:
+                one.result()
+            except TimeIsOver:
+                late += 1
+    return late
 
 
-def run_arm(
-    workshop: Workshop, pool: Any, config: RunConfig, folder: Path, deadline: float
-) -> SearchRow | None:
-    """A search and its champion on sealed days; None where time is over."""
-    if time.monotonic() > deadline:
-        return None
-    row, sources = search_once(workshop, pool, config, folder)
-    if row.champion:
-        mean, interval = sealed(workshop, pool, sources, config.rungs.last.work)
-        row = replace(row, over_default=mean, ci95=interval)
-    (folder / "champion.json").write_text(json.dumps({"row": asdict(row), "sources": sources}))
-    print(json.dumps(asdict(row)), flush=True)
-    return row
+def make_searches(shared: Searches, results: Results, options: argparse.Namespace) -> int:
+    """Every arm with every seed that is not known yet, the first seed of all arms first."""
+    known = {(row.arm, row.seed) for row in results.rows}
+    asked = [(arm, seed) for seed in range(options.seeds) for arm in options.arms]
+    results.planned = len(known | set(asked))
+    tasks = []
+    for arm, seed in asked:
+        varied(shared.workshop.config, arm, seed)  # refused now rather than later
+        if (arm, seed) not in known:
+            tasks.append(lambda arm=arm, seed=seed: results.add(*shared.once(arm, seed)))
+    return until_over(tasks, options.at_once)
 
 
-def summary(rows: Sequence[SearchRow]) -> dict[str, Any]:
-    """Arms with their mean over seeds and its interval (Student's t over searches)."""
-    from scipy.stats import t
+def carry_champions(shared: Searches, results: Results, options: argparse.Namespace) -> int:
+    """Score the champions of other sets unchanged on this set's test days."""
+    known = {(row.found_on, row.arm, row.seed) for row in results.carried}
 
-    arms = {}
-    for arm in dict.fromkeys(row.arm for row in rows):
-        mine = [row for row in rows if row.arm == arm]
-        gains = np.array([row.over_default for row in mine])
-        n = len(gains)
-        half = float(t.ppf(0.975, n - 1) * gains.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
-        arms[arm] = {
-            "seeds": n,
-            "trainings": int(np.mean([row.trainings for row in mine])),
-            "over_default": float(gains.mean()),
-            "ci95": [float(gains.mean()) - half, float(gains.mean()) + half],
-            "by_seed": gains.tolist(),
-        }
-    return arms
+    def carried(one: Champion) -> None:
+        found = shared.sealed.over_default(one.sources, shared.deadline)
+        row = CarriedRow(one.found_on, one.arm, one.seed, one.champion, *found)
+        results.add_carried(row)
+
+    tasks = []
+    for one in champions_of(options.champions):
+        own = one.found_on == results.data
+        if not own and (one.found_on, one.arm, one.seed) not in known:
+            tasks.append(lambda one=one: carried(one))
+    return until_over(tasks, options.at_once)
 
 
-def table(arms: Mapping[str, Any]) -> str:
-    """The arms in Markdown."""
-    lines = ["| arm | searches | trainings each | score over the default, sealed | by seed |"]
-    lines.append("|---|--:|--:|--:|---|")
-    for arm, row in arms.items():
-        low, high = row["ci95"]
-        by_seed = ", ".join(f"{gain:+.2f}" for gain in row["by_seed"])
-        lines.append(
-            f"| {arm} | {row['seeds']} | {row['trainings']} "
-            f"| {row['over_default']:+.2f} [{low:.2f}, {high:.2f}] | {by_seed} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
-def keep_set(path: Path, name: str, found: Mapping[str, Any]) -> None:
-    """Write what was found on one set; what the file says of others, and of demos, stays."""
-    told = json.loads(path.read_text()) if path.exists() else {}
-    told["sets"] = {**told.get("sets", {}), name: found}
-    path.write_text(json.dumps(told, indent=1) + "\n")
+def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--arms", nargs="+", default=["full", "local", "random"])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--preset", default="standard")
+    parser.add_argument("--data", default="nasdaq100", help="synthetic set or a real one's name")
+    parser.add_argument("--packed", type=Path, help="real sets as `defaults.py --pack` wrote them")
+    parser.add_argument("--llm", default="smollm2")
+    parser.add_argument("--device", help="where the model is (default: a GPU if there is one)")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--at-once", type=int, default=8, help="searches at a time")
+    parser.add_argument("--resume", action="store_true", help="keep what search.json has")
+    parser.add_argument("--champions", type=Path, help="score the champions of this file instead")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run all searches at once, as far as the time goes, and write what is done."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--arms", nargs="+", default=["local", "random"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--preset", default="standard")
-    parser.add_argument("--data", default="nasdaq100")
-    parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    options = parser.parse_args(arguments)
-    workshop = Workshop(preset(options.preset, data=options.data), with_test_days=True)
+    """Run all searches, as far as the time goes, and write each when it is done."""
+    options = options_of(arguments)
     deadline = time.monotonic() + 60.0 * options.minutes
-    configs = []
-    for seed in range(options.seeds):
-        for arm in options.arms:
-            configs.append(replace(workshop.config, arm=arm, seed=seed))
-    options.out.mkdir(parents=True, exist_ok=True)
-    rows: list[SearchRow] = []
+    resume = options.resume or options.champions is not None
+    results = Results(options.out, options.data, options.preset, resume=resume)
+    changes, dataset = known_set(options.data, options.packed)
+    config = preset(options.preset, llm=options.llm, **changes)
+    workshop = Workshop(config, with_test_days=True, dataset=dataset)
+    recorded_steps()  # kernels of its own, which no two threads may run
+    make = make_searches if options.champions is None else carry_champions
     with (
         tempfile.TemporaryDirectory() as place,
         open_pool(workshop, options.workers) as pool,
-        ThreadPoolExecutor(len(configs)) as threads,
     ):
-        waiting = []
-        for config in configs:
-            folder = Path(place) / f"{config.arm}-{config.seed}"
-            waiting.append(threads.submit(run_arm, workshop, pool, config, folder, deadline))
-        for one in waiting:
-            row = one.result()
-            if row is None:
-                continue
-            rows.append(row)
-            found = {"arms": summary(rows), "searches": [asdict(each) for each in rows]}
-            keep_set(options.out / "search.json", options.data, found)
-            (options.out / "search.md").write_text(table(summary(rows)))
-    print(table(summary(rows)))
+        sealed = SealedComparison(workshop, pool, workshop.config.rungs.last.work)
+        designer = None
+        if any(varied(config, arm, 0).asks_model for arm in options.arms):
+            designer = TakenInTurns(LocalDesigner(options.llm, threads=1, device=options.device))
+        shared = Searches(workshop, pool, sealed, designer, deadline, Path(place))
+        late = make(shared, results, options)
+    results.write()
+    print((options.out / "search.md").read_text(), f"not finished: {late}")
     return 0
 
 

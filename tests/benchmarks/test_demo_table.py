@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from se_rl_benchmarks import demo_table, search_tables
+from se_rl_benchmarks import demo_table, search_results
 from se_rl_benchmarks.demo_table import DemoRow, page
 
 WON = DemoRow(1, "ab", "7f2f66", "network trunk: a -> b", 0.3, (0.1, 0.5), 0.6, 0.0, 0.2, 18, 5.0)
@@ -29,9 +29,9 @@ def test_both_commands_keep_what_the_other_wrote(
     monkeypatch.setattr(demo_table, "row_of", lambda _: next(rows))
     first = demo_table.RunResults()
     monkeypatch.setattr(demo_table, "read_results", lambda _: first)
-    search_tables.keep_set(tmp_path / "search.json", "here", {"arms": {}})
+    search_results.keep_set(tmp_path / "search.json", "here", {"arms": {}})
     assert demo_table.main(["a", "b", "--out", str(tmp_path)]) == 0
-    search_tables.keep_set(tmp_path / "search.json", "there", {"arms": {}})
+    search_results.keep_set(tmp_path / "search.json", "there", {"arms": {}})
     told = json.loads((tmp_path / "search.json").read_text())
     assert set(told["sets"]) == {"here", "there"}
     assert told["demo"]["wins"] == 1 and told["demo"]["over_default"] == [0.0, 0.3]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,9 +60,3 @@ def test_variants_leave_modules_as_they_are() -> None:
     assert len(designed[0]) == 5 and "communication" not in designed[1] | designed[3]
     assert "profiling" not in designed[2] | designed[3] and "communication" in designed[2]
     assert all(config.arm == "local" and config.book_agents == 4 for config in configs)
-
-
-def test_no_batch_begins_after_the_deadline() -> None:
-    late = multi_tables.TimedEvaluator(None, None, None, deadline=-math.inf)
-    with pytest.raises(multi_tables.TimeIsOver):
-        list(late.evaluate([]))

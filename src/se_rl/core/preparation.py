@@ -15,7 +15,7 @@ from se_rl.baselines.passive_grid import best_constant
 from se_rl.config import ConfigError
 from se_rl.core.provenance import data_facts
 from se_rl.core.scan import knows_scenario
-from se_rl.data.catalog import load_dataset
+from se_rl.data.catalog import DataSet, load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.known import with_history
 from se_rl.data.market_data import MarketData
@@ -62,15 +62,21 @@ class RunData:
         return "vwap" if self.train.volume is not None else "twap"
 
 
-def load_run_data(config: RunConfig, seal: Seal) -> RunData:
-    """Read the data set and leave its test days behind: nothing that is returned holds one."""
-    dataset = load_dataset(
-        config.data,
-        seal=seal.text,
-        split=given_split(config.train_until, config.valid_until),
-        scored_days=config.scored_days,
-        with_test=False,
-    )
+def load_run_data(config: RunConfig, seal: Seal, *, dataset: DataSet | None = None) -> RunData:
+    """Read the data set and leave its test days behind: nothing that is returned holds one.
+
+    A `dataset` that is here already is not read again.
+    """
+    if dataset is not None:
+        dataset = dataset.without_test_days()
+    else:
+        dataset = load_dataset(
+            config.data,
+            seal=seal.text,
+            split=given_split(config.train_until, config.valid_until),
+            scored_days=config.scored_days,
+            with_test=False,
+        )
     config = config.fitting(len(dataset.data.grid))
     facts = data_facts(dataset)
     valid_dates = dataset.dates("valid")

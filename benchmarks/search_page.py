@@ -1,0 +1,154 @@
+"""The page of searches: arms over the default, arms against each other, champions elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from se_rl_benchmarks.markdown_tables import interval, signed, table
+
+EQUAL = (
+    "Equal for all arms of a set: its data and splits, the budget of designs, the ladder's rungs, "
+    "training seeds and finals. Every champion is trained anew, five times with seeds that no "
+    "search used, in both worlds, and scored on the test days and on fresh simulated orders beside "
+    "the default trained with the same seeds. A search that keeps the default counts as 0. "
+    "Intervals are 95 % over seeds (Student's t), of differences over the seeds that both have."
+)
+"""What the tables hold equal."""
+
+
+@dataclass(frozen=True)
+class SearchRow:
+    """What one search found: its champion, and the champion's score over the default when sealed."""
+
+    arm: str
+    seed: int
+    designs: int
+    trainings: int
+    champion: str
+    at_last_rung: float
+    over_default: float
+    ci95: tuple[float, float]
+    seconds: float
+    model_calls: int = 0
+    weight_steps: int = 0
+
+
+@dataclass(frozen=True)
+class CarriedRow:
+    """A champion of another set's search, scored unchanged."""
+
+    found_on: str
+    arm: str
+    seed: int
+    champion: str
+    over_default: float
+    ci95: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ArmRow:
+    """An arm over its seeds."""
+
+    seeds: int
+    accepted: int
+    trainings: int
+    over_default: float
+    ci95: tuple[float, float]
+    by_seed: tuple[float, ...]
+
+
+def mean_interval(gains: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """The mean and its interval over seeds; of one seed the interval is unknown."""
+    from scipy.stats import t
+
+    values = np.array(gains)
+    mean, n = float(values.mean()), len(values)
+    half = float(t.ppf(0.975, n - 1) * values.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
+    return mean, (mean - half, mean + half)
+
+
+def by_arm(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
+    """Each arm over its searches."""
+    found = {}
+    for arm in dict.fromkeys(row.arm for row in rows):
+        mine = sorted((row for row in rows if row.arm == arm), key=lambda row: row.seed)
+        gains = tuple(row.over_default for row in mine)
+        found[arm] = ArmRow(
+            len(mine),
+            sum(bool(row.champion) for row in mine),
+            int(np.mean([row.trainings for row in mine])),
+            *mean_interval(gains),
+            gains,
+        )
+    return found
+
+
+def differences(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
+    """`full` less `local`, and every arm less `random`, seed by seed."""
+    arms = dict.fromkeys(row.arm for row in rows)
+    pairs = [("full", "local")] + [(arm, "random") for arm in arms if arm != "random"]
+    found = {}
+    for one, other in pairs:
+        ours = {row.seed: row for row in rows if row.arm == one}
+        theirs = {row.seed: row for row in rows if row.arm == other}
+        shared = sorted(ours.keys() & theirs.keys())
+        if not shared:
+            continue
+        gains = tuple(ours[seed].over_default - theirs[seed].over_default for seed in shared)
+        accepted = sum(bool(ours[seed].champion) for seed in shared)
+        trainings = sum(ours[seed].trainings - theirs[seed].trainings for seed in shared)
+        found[f"{one} - {other}"] = ArmRow(
+            len(shared), accepted, trainings // len(shared), *mean_interval(gains), gains
+        )
+    return found
+
+
+def told_of(
+    rows: Sequence[SearchRow], carried: Sequence[CarriedRow], *, preset: str, planned: int
+) -> dict[str, object]:
+    """All that is known of one set, as search.json keeps it."""
+    return {
+        "preset": preset,
+        "arms": {arm: asdict(row) for arm, row in by_arm(rows).items()},
+        "differences": {name: asdict(row) for name, row in differences(rows).items()},
+        "not_finished": max(0, planned - len(rows)),
+        "searches": [asdict(row) for row in rows],
+        "carried": [asdict(row) for row in carried],
+    }
+
+
+def page(sets: Mapping[str, Mapping[str, Any]]) -> str:
+    """The tables of all sets in Markdown."""
+    parts = ["# Does the search climb?", EQUAL]
+    for name, told in sets.items():
+        parts.append(f"## {name}, preset {told.get('preset', 'unknown')}")
+        if told["arms"]:
+            head = ("arm", "searches", "accepted", "trainings each", "score", "by seed")
+            parts.append(table(head, _lines(told["arms"])))
+        if told.get("differences"):
+            head = ("difference", "seeds", "accepted", "trainings more", "score", "by seed")
+            parts.append(table(head, _lines(told["differences"])))
+        if told.get("not_finished"):
+            parts.append(f"Not finished when the time was over: {told['not_finished']} searches.")
+        if told.get("carried"):
+            parts.append("Champions of searches on other sets, scored here unchanged:")
+            lines = []
+            for row in told["carried"]:
+                score = f"{signed(row['over_default'])} {interval(row['ci95'])}"
+                lines.append((row["found_on"], row["arm"], str(row["seed"]), score))
+            parts.append(table(("found on", "arm", "seed", "score over the default"), lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _lines(arms: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    lines = []
+    for name, row in arms.items():
+        counts = [str(row[key]) for key in ("seeds", "accepted", "trainings")]
+        score = f"{signed(row['over_default'])} {interval(row['ci95'])}"
+        by_seed = ", ".join(map(signed, row["by_seed"]))
+        lines.append((name, *counts, score, by_seed))
+    return lines

@@ -1,0 +1,155 @@
+"""Tables of searches: what is refused without a lock, what is kept, and what the deadline ends."""
+
+from __future__ import annotations
+
+import json
+import math
+import threading
+import time
+from multiprocessing.pool import ThreadPool
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from se_rl.llm.backends import Abilities, Proposal, Request
+from se_rl.modules.kinds import KINDS
+from se_rl.records.settings import preset
+from se_rl_benchmarks import forked_searches, search_tables
+from se_rl_benchmarks.forked_searches import (
+    ForkedEvaluator,
+    GrammaticalValidator,
+    TakenInTurns,
+    TimeIsOver,
+    outcomes,
+)
+from se_rl_benchmarks.many_trainings import Job, Outcome
+from se_rl_benchmarks.search_page import CarriedRow, SearchRow, differences
+from se_rl_benchmarks.search_results import Results, champions_of
+
+
+def row(arm: str, seed: int, gain: float) -> SearchRow:
+    return SearchRow(arm, seed, 8, 30, "abc" if gain else "", gain, gain, (0.0, 1.0), 9.0)
+
+
+def test_nothing_but_the_grammars_modules_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("it was run")
+
+    monkeypatch.setattr(forked_searches, "probe", never)
+    verdict = GrammaticalValidator().validate("def reward(step):\n    return 0\n", "reward")
+    assert not verdict.is_valid and verdict.stage == "static"
+    assert "the grammar spells no such reward" in verdict.error_message
+
+
+def test_a_grammatical_module_has_a_fingerprint_and_a_behaviour() -> None:
+    source = KINDS["reward"].default_source
+    verdict = GrammaticalValidator().validate(source, "reward")
+    assert verdict.is_valid, verdict.error_message
+    assert len(verdict.fingerprint) == 64 and verdict.behaviour.any()
+    assert GrammaticalValidator().validate(source, "reward").fingerprint == verdict.fingerprint
+
+
+class Busy:
+    """A model that notes how many write at once."""
+
+    name = "busy"
+    abilities = Abilities(constrained=True, free_python=False, learns=True)
+    adapter = None
+
+    def __init__(self) -> None:
+        self.writing = self.most = 0
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        self.writing += 1
+        self.most = max(self.most, self.writing)
+        time.sleep(0.02)
+        self.writing -= 1
+        return [Proposal("x")] * n
+
+    def new_adapter(self, label: str, **_: object) -> Busy:
+        return self
+
+
+def test_one_search_at_a_time_has_the_model() -> None:
+    busy = Busy()
+    shared = TakenInTurns(cast(Any, busy))
+    adapted = shared.new_adapter("one")
+    threads = []
+    for one in (shared, adapted, shared, adapted):
+        threads.append(threading.Thread(target=one.propose, args=(Request("hello"), 2)))
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert busy.most == 1
+
+
+def test_the_deadline_ends_a_batch_and_an_error_is_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def done(job: Job) -> Outcome:
+        if job.design == "broken":
+            raise ValueError("no such layer")
+        time.sleep(0.0 if job.design == "quick" else 0.3)
+        return Outcome(job, {}, 0.0, ())
+
+    monkeypatch.setattr(forked_searches, "outcome_of", done)
+    with ThreadPool(1) as pool:
+        found = list(outcomes(pool, [Job("broken", 1.0, 0), Job("quick", 1.0, 0)]))
+        assert "no such layer" in found[0].reason and not found[1].reason
+        with pytest.raises(TimeIsOver):
+            list(outcomes(pool, [Job("slow", 1.0, 0)], time.monotonic() + 0.05))
+    late = ForkedEvaluator(cast(Any, None), cast(Any, None), cast(Any, None), deadline=-math.inf)
+    with pytest.raises(TimeIsOver):
+        list(late.evaluate([]))
+
+
+def test_searches_that_are_late_are_counted() -> None:
+    done = []
+
+    def late() -> None:
+        raise TimeIsOver
+
+    assert search_tables.until_over([lambda: done.append(1), late, late], 2) == 2
+    assert done == [1]
+
+
+def test_an_arm_is_a_variation_of_the_settings() -> None:
+    config = preset("tiny")
+    assert search_tables.varied(config, "no-dek", 3).levels == (False, False)
+    both = search_tables.varied(config, "local+static-only", 3)
+    assert (both.arm, both.worlds, both.seed) == ("local", "static", 3)
+    with pytest.raises(SystemExit, match="arm 'fast' is unknown"):
+        search_tables.varied(config, "fast", 0)
+
+
+def test_differences_are_paired_by_seed() -> None:
+    rows = [row("full", 0, 0.5), row("full", 1, 0.3), row("local", 1, 0.2), row("local", 0, 0.1)]
+    found = differences([*rows, row("random", 1, 0.0)])
+    assert found["full - local"].by_seed == pytest.approx((0.4, 0.1))
+    half = 12.7062 * 0.15  # Student's t with one degree of freedom
+    assert found["full - local"].ci95 == pytest.approx((0.25 - half, 0.25 + half), abs=1e-3)
+    assert found["local - random"].by_seed == pytest.approx((0.2,))
+    assert math.isnan(found["local - random"].ci95[0])
+
+
+def test_results_add_up_over_calls(tmp_path: Path) -> None:
+    first = Results(tmp_path, "here", "tiny", resume=False)
+    first.planned = 3
+    first.add(row("full", 0, 0.5), {"reward": "text"})
+    first.add(row("local", 0, 0.0), {})
+    again = Results(tmp_path, "here", "tiny", resume=True)
+    assert again.rows == first.rows
+    again.planned = 3
+    again.add_carried(CarriedRow("there", "full", 0, "abc", math.nan, (math.nan, math.nan)))
+    assert Results(tmp_path, "here", "tiny", resume=True).rows == first.rows
+    told = json.loads((tmp_path / "search.json").read_text())["sets"]["here"]
+    assert told["not_finished"] == 1 and told["carried"][0]["over_default"] is None
+    assert "Not finished when the time was over: 1 searches" in (tmp_path / "search.md").read_text()
+    kept = champions_of(tmp_path / "champions.jsonl")
+    assert [(one.arm, one.sources) for one in kept] == [("full", {"reward": "text"})]
+    with pytest.raises(SystemExit, match="give --preset tiny"):
+        Results(tmp_path, "here", "standard", resume=True)
+    Results(tmp_path, "here", "tiny", resume=False)
+    assert not champions_of(tmp_path / "champions.jsonl")
