@@ -37,7 +37,7 @@ SNIPPETS = [
 FILE = re.compile(r"# (\w+\.py)\n")
 """The first line of a snippet that is a file."""
 ABOUT_RUNS = [s for s in SNIPPETS if "out/demo" in str(s.values[1]) or FILE.match(str(s.values[1]))]
-OUTSIDE = ("make", "git", "pip", "cd")
+OUTSIDE = ("make", "git", "pip", "cd", "source")
 """Commands that make the environment these tests already run in."""
 
 

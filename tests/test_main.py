@@ -12,7 +12,11 @@ import pandas as pd
 import pytest
 import yaml
 
+from se_rl.core.plan import SECONDS_PER_WORK
 from se_rl.main import main
+from se_rl.records.settings import PRESETS, preset
+from se_rl.report.stage import Stage
+from se_rl.report.terminal import print_bench, print_rows
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -301,3 +305,66 @@ def test_errors_of_the_program_itself_are_not_hidden(monkeypatch) -> None:
     monkeypatch.setattr("se_rl.doctor.examine", lambda: (_ for _ in ()).throw(ValueError("a bug")))
     with pytest.raises(ValueError, match="a bug"):
         main(["doctor"])
+
+
+def test_the_help_names_the_options_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    out = capsys.readouterr().out
+    for option in ("--dataset", "--epochs", "--llm", "--mode", "--checkpoint"):
+        assert option in out
+    with pytest.raises(SystemExit):
+        main(["--data", "nasdaq100", "run"])  # they belong to no verb
+
+
+def test_the_help_of_run_has_the_presets_as_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    head = next(line for line in lines if line.split()[:2] == ["preset", "designs"])
+    for name in PRESETS:
+        row = next(line for line in lines if line.split()[:1] == [name])
+        designs = f"{preset(name).budget_designs:,}"
+        assert row[head.index("designs") :].startswith(designs)
+        assert row[head.index("what for") :].strip()
+
+
+def test_a_dry_run_says_what_would_be_done_and_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("se_rl.core.run.run_search", None)
+    words = ["run", "--dry-run", "--preset", "quick", "--arm", "random", "--workers", "2"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "up to 18 designs in 3 iterations" in out and "estimate: about" in out
+    assert main([*words, "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    # 19 screens and 7 races of 4.2 units, 3 finalists with 3 trainings of three times as many
+    assert plan["work"] == pytest.approx(19 * 4.2 + 7 * 4.2 + 9 * 12.6)
+    assert plan["seconds"] == pytest.approx(plan["work"] * SECONDS_PER_WORK / 2)
+    assert list(tmp_path.iterdir()) == []
+    assert main([*words, "--iterations", "0"]) == 2, "settings are checked all the same"
+
+
+def test_extras_survive_in_printed_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    advice = 'not installed: pip install "se-rl[baselines]"'
+    machine = {"cpu": "[bold]two[/bold] cores"}
+    bench = {"name": "env", "unit": "steps", "value": 1.0, "peers": {}, "ratios": {}}
+    print_bench({**bench, "detail": {"SB3": advice}, "machine": machine})
+    out = capsys.readouterr().out
+    assert advice in out and "[bold]two[/bold] cores" in out
+    print_rows("se-rl doctor", [{"mend": 'pip install "se-rl[vendors]"'}])
+    assert "se-rl[vendors]" in capsys.readouterr().out
+
+
+def test_a_spinner_shows_the_time_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    stage = Stage("loading [red]bars")
+    clock[0] += 7.0
+    assert stage.__rich__().plain == "loading [red]bars (7 s)"
+    stage.begin("loading [red]bars")
+    assert str(stage).endswith("(7 s)"), "the same stage goes on"
+    stage.begin("training")
+    assert str(stage) == "training (0 s)"

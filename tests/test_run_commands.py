@@ -337,6 +337,10 @@ BAD_INPUT = {
         "compare {home}/several {home}",
         "{home} has no results.json: the run has not finished",
     ),
+    "compare: no folder": (
+        "compare {home}/several {home}/nowhere",
+        "there is no folder {home}/nowhere; give that of a finished run",
+    ),
     "compare: twice": ("compare {home}/several {home}/several", "is given twice"),
     "compare: broken": (
         "compare {home}/several {home}/broken",

@@ -65,7 +65,9 @@ def _package(name: str, mend: str, *, optional: bool) -> DoctorFinding:
 
 
 def _device() -> DoctorFinding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    from se_rl.core.plan import usable_cores
+
+    cores = usable_cores()
     try:
         import torch
     except ImportError:

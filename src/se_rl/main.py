@@ -7,6 +7,7 @@ A user's mistake is one line on stderr and exit code 2. Heavy imports happen ins
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -78,7 +79,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> Parser:
     """All verbs with their options."""
     parser = Parser(
-        prog="se-rl", description="A self-evolving RL researcher for financial order execution."
+        prog="se-rl",
+        description="A self-evolving RL researcher for financial order execution.",
+        epilog=without_verb.parser().format_help(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"se-rl {__version__}")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True, parser_class=Parser)

@@ -67,7 +67,7 @@ def test_a_comparison_printed() -> None:
         "+0.20, +0.40",
         "full - random",
         "0.040",
-        "beats the default: 0.030",
+        "beats the default on the shared test days: 0.030",
     ):
         assert words in text
     assert printed(print_comparison, Comparison(sentence="nothing to compare"))

@@ -39,6 +39,7 @@ RESULTS: dict[str, Any] = {
     "baselines": {
         "SE-RL (best design)": {
             "PA": 1.234,
+            "PA_std": 31.26,
             "WR": 0.5312,
             "GLR": None,
             "AFI": 0.02,
@@ -66,7 +67,7 @@ RESULTS: dict[str, Any] = {
     ],
     "stop_reason": "designs: 36 of 36 proposed",
     "test_openings": 1,
-    "selection": {"tried": 27, "hurdle_bps": 0.22, "spa_p_over_default": 0.0004},
+    "selection": {"tried": 27, "scored": 26, "hurdle_bps": 0.22, "spa_p_over_default": 0.0004},
     "seeds": {"search": 7, "trainings": [0, 1, 2]},
     "isolation": "strong",
     "llm": {
@@ -97,6 +98,7 @@ def test_results_printed() -> None:
     assert cells == [
         "SE-RL (best design)",
         "1.23",
+        "31.3",
         "+1.10",
         "[0.90, 1.30]",
         "+0.95",
@@ -115,7 +117,8 @@ def test_results_printed() -> None:
         "27 tried",
         "proposals by module: reward 20, communication 16",
         "communication of abc at rung 2: +0.31 bps [0.01, 0.61] against silence",
-        "0.22 bps; SPA p that no design beats the default on validation < 0.001",
+        "0.22 bps; SPA p that none of the 26 scored designs beats the default on the search's "
+        "validation days: < 0.001",
         "seeds: search 7, trainings 0, 1, 2; isolation: strong; test openings: 1",
         "12,000 tokens in, 7,500 out, 0.50 USD",
         "11 test",

@@ -107,7 +107,10 @@ def test_an_ended_run_gives_its_verdict_and_every_method(page: str, ended: Path)
     told = results("x")
     rows = {*told["baselines"], *told["dynamic"]["x1"]}
     assert all(f'<th scope="row">{html.escape(name)}' in page for name in rows)
-    assert "SPA p: none beats TWAP 0.012 SPA p: none beats the default 0.031" in text
+    assert (
+        "SPA p, validation: none beats TWAP 0.012 SPA p, validation: none beats the default 0.031"
+        in text
+    )
     assert list(dict.fromkeys(re.findall(r'<th scope="row">([^<]+)</th>\n<td>', page))) == [
         OURS,
         "PPO strong",
@@ -268,7 +271,7 @@ def test_a_credit_is_among_the_facts_of_a_design() -> None:
 
 def test_the_chips_say_what_is_tested(page: str) -> None:
     for against in ("TWAP", "the default"):
-        assert f"SPA p: none beats {against}" in page
+        assert f"SPA p, validation: none beats {against}" in page
     assert "how likely such scores are if none of them beats TWAP" in page
 
 

@@ -71,6 +71,7 @@ ABLATIONS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def add_run(verbs: Any) -> None:
     """The verb `run`."""
+    from se_rl.commands.planning import preset_table
     from se_rl.records.settings import PRESETS, RunConfig
 
     parser = verb(
@@ -79,6 +80,7 @@ def add_run(verbs: Any) -> None:
         "both loops: a language model designs, its designs are trained and scored, and it improves",
         "se-rl run --preset quick --data nasdaq100 --out out/first",
     )
+    parser.epilog = f"{preset_table()}\n\n{parser.epilog}"
     parser.add_argument(
         "--preset",
         choices=list(PRESETS),
@@ -107,6 +109,11 @@ def add_run(verbs: Any) -> None:
     )
     parser.add_argument(
         "--executor", default="local", metavar="NAME", help="where trainings run (default: local)"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the plan and its estimate; load, train and write nothing",
     )
     add_options(parser, RunConfig, only=WORTH_AN_OPTION, default_from="the preset's")
     left_out = parser.add_argument_group(
@@ -140,6 +147,13 @@ def _run(options: argparse.Namespace) -> int:
         raise ConfigError(f"--workers is {options.workers}; use 1 or more")
     from se_rl.records.files import to_json
     from se_rl.records.plain import to_plain
+
+    if options.dry_run:
+        from se_rl.commands.planning import planned, print_plan
+
+        plan = planned(config, options.out, workers=options.workers)
+        print(to_json(to_plain(plan))) if options.json else print_plan(plan)
+        return 0
     from se_rl.records.results import PRETENDED_SEARCH
     from se_rl.report.live import LiveRun
 

@@ -4,6 +4,7 @@ eval` to evaluate.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from se_rl.commands.parsing import Parser
@@ -13,15 +14,31 @@ OPTIONS = ("--dataset", "--epochs", "--mode", "--checkpoint", "--llm")
 """What such a command line may begin with; all others begin with a verb."""
 
 
+def parser() -> Parser:
+    """The options of a command line without a verb."""
+    made = Parser(
+        prog="python -m se_rl.main",
+        allow_abbrev=False,
+        description="Without a verb: train on a data set, or evaluate a trained policy.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--dataset", metavar="D", default="nasdaq100", help="as --data of `run` and `evaluate`"
+    )
+    made.add_argument("--epochs", metavar="N", help="as --iterations of `run`")
+    made.add_argument("--llm", metavar="NAME", help="as --llm of `run`")
+    made.add_argument(
+        "--mode", choices=("train", "eval"), default="train", help="`run`, or `evaluate`"
+    )
+    made.add_argument(
+        "--checkpoint", metavar="P", help="with --mode eval: a policy file or the folder of a run"
+    )
+    return made
+
+
 def as_verb(arguments: Sequence[str]) -> list[str]:
     """The same command line with a verb: `run`, or `evaluate` where the mode is eval."""
-    parser = Parser(prog="python -m se_rl.main", allow_abbrev=False)
-    parser.add_argument("--mode", choices=("train", "eval"), default="train")
-    parser.add_argument("--dataset", default="nasdaq100")
-    parser.add_argument("--epochs")
-    parser.add_argument("--llm")
-    parser.add_argument("--checkpoint")
-    known, others = parser.parse_known_args(arguments)
+    known, others = parser().parse_known_args(arguments)
     if known.mode == "eval":
         if known.checkpoint is None:
             raise ConfigError(

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from se_rl.config import ConfigError
+from se_rl.core.plan import rung_plans, writing_seconds
 from se_rl.core.search import Search
 from se_rl.records.archive import Archive
 from se_rl.records.settings import RunConfig
 
-SECONDS_PER_DESIGN = 3.0
-"""What the model takes to write one design, and its share of learning, roughly."""
 FEWEST = 3
 """Designs that a budget must buy to be worth starting."""
 
@@ -86,19 +85,13 @@ class Budget:
         done = [e for e in self.search.ladder.trainings if e.work > 0]
         if not done:
             return 0.0
-        config = self.config
-        batches = config.budget_designs / (config.parents * config.siblings)
-        designs = (  # [rung], the default among them; the last rung has the naive design, too
-            config.budget_designs + 1,
-            batches * config.promoted + 1,
-            config.finalists + 2,
-        )
         work = 0.0
-        for rung, planned in zip(config.rungs, designs, strict=True):
+        for rung, plan in zip(self.config.rungs, rung_plans(self.config), strict=True):
             made = sum(e.rung == rung.index for e in done)
-            work += max(0.0, planned * rung.seeds - made) * rung.work
+            work += max(0.0, plan.designs * rung.seeds - made) * rung.work
         seconds_per_work = sum(e.seconds for e in done) / sum(e.work for e in done)
-        return work * seconds_per_work / self.workers + self._writing_seconds()
+        writing = writing_seconds(self.config, written=self.search.proposed)
+        return work * seconds_per_work / self.workers + writing
 
     def estimate(self) -> TimeEstimate:
         """What everything will take; a budget that buys too little is refused right away."""
@@ -111,8 +104,3 @@ class Budget:
             raise ConfigError(f"max_minutes is {allowed:g}; {takes}")
         text = f"about {max(1.0, seconds / 60.0):.0f} minutes for up to {designs} designs"
         return TimeEstimate(round(seconds), text)
-
-    def _writing_seconds(self) -> float:
-        if not self.config.asks_model:
-            return 0.0
-        return SECONDS_PER_DESIGN * max(0, self.config.budget_designs - self.search.proposed)

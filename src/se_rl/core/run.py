@@ -7,7 +7,6 @@ through again, and what stands in the archive is looked up.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -23,6 +22,7 @@ from se_rl.core.fraud import check_finalists
 from se_rl.core.iteration_summary import summarise
 from se_rl.core.kit_use import bank_uses
 from se_rl.core.operators import hashes
+from se_rl.core.plan import usable_cores
 from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
 from se_rl.core.pretended import evaluator_of, pretended_results
 from se_rl.core.provenance import code_hash
@@ -95,7 +95,7 @@ class Run:
         self.tell = tell
         self.say = say
         self.left = left
-        workers = workers or max(1, len(os.sched_getaffinity(0)))
+        workers = workers or usable_cores()
         say(f"loading {config.data}")
         self.seal = run_seal(config, archive)
         data = load_run_data(config, self.seal)

@@ -46,6 +46,11 @@ def read_results(path: Path) -> RunResults:
     try:
         raw = plain_json(read_regular(path, most_bytes=MOST_JSON_BYTES))
     except FileNotFoundError:
+        if not path.parent.exists():
+            raise NoResults(
+                f"there is no folder {path.parent}; give that of a finished run, "
+                "as made by `se-rl run --out`"
+            ) from None
         raise NoResults(
             f"{path.parent} has no {path.name}: the run has not finished; finish it with the same "
             "`se-rl run` command"

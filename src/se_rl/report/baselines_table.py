@@ -122,7 +122,8 @@ def _small_print(results: Mapping[str, Any]) -> Iterator[str]:
     if real:
         detectable = max(row["over_TWAP"]["detectable"] for row in real)
     yield (
-        f"SPA p that no method beats TWAP: {p_value(results['spa']['p_value'])}; "
+        f"SPA p that no method of this table beats TWAP on these days: "
+        f"{p_value(results['spa']['p_value'])}; "
         f"effects below {number(detectable)} bps cannot be shown on these days"
     )
     yield f"{len(results['checks'])} self-checks passed; * knows the future: a bound, not a policy"

@@ -41,7 +41,8 @@ def print_comparison(comparison: Comparison, *, console: Console | None = None) 
     say(console, comparison.basis, style="dim")
     say(
         console,
-        f"SPA p that no group beats the default: {p_value(comparison.spa_p)}{fair}",
+        f"SPA p that none of the {len(comparison.groups)} groups beats the default on the shared "
+        f"test days: {p_value(comparison.spa_p)}{fair}",
         style="dim",
     )
 

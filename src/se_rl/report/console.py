@@ -48,7 +48,7 @@ def text_table(
     """A table of plain cells, numbers to the right; rows whose name begins with
     `strong` stand out.
     """
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(printable(title)), title_justify="left")
     for place, column in enumerate(columns):
         table.add_column(column, justify="right" if place else "left", overflow="fold")
     for row in rows:

@@ -16,6 +16,8 @@ from rich.live import Live
 from rich.text import Text
 
 from se_rl.report.design_table import design_table
+from se_rl.report.numbers import about
+from se_rl.report.stage import Stage
 from se_rl.report.story import Payload, Story
 from se_rl.sandbox.calls import printable
 
@@ -40,7 +42,7 @@ class LiveRun:
         self._over = threading.Event()
         self._live: Live | None = None
         self._story = Story()
-        self._stage = ""
+        self._stage = Stage()
         self._has_looked_up = False
         self._started = time.monotonic()
         self._ends_at = math.nan
@@ -63,9 +65,9 @@ class LiveRun:
 
     def stage(self, text: str) -> None:
         """Say what is being done now."""
-        if not self._screen and text != self._stage:
+        if not self._screen and text != self._stage.text:
             self._safely(lambda: self._line(f"... {text}"))
-        self._stage = text
+        self._stage.begin(text)
 
     def estimate(self, seconds_left: float) -> None:
         """How long the rest will take, as known now."""
@@ -79,7 +81,7 @@ class LiveRun:
         if kind == "estimate" and not stored and isinstance(payload.get("seconds"), int | float):
             self.estimate(payload["seconds"])
         if kind == "finished":
-            self._stage = ""
+            self._stage.begin("")
             self._ends_at = math.nan
         if self._live:
             self._live.refresh()
@@ -119,7 +121,7 @@ class LiveRun:
         clock = f"{elapsed // 60}:{elapsed % 60:02d} elapsed"
         state = filter(None, (f"iteration {story.of_all()}", clock, self._time_left()))
         height = max(3, min(LATEST, self._console.height - 12))
-        now = story.end or (f"now: {self._stage}" if self._stage else "")
+        now = story.end or (f"now: {self._stage}" if self._stage.text else "")
         notes = filter(None, (story.moved, story.designer, now))
         return Group(
             Text(printable(story.about), style="bold"),
@@ -168,10 +170,3 @@ class LiveRun:
                     self._live.stop()
             with suppress(Exception):
                 self._line(f"display off: {type(error).__name__}: {error}")
-
-
-def about(seconds: float) -> str:
-    """A time that nobody knows exactly."""
-    if seconds < 55:
-        return f"about {10 * math.ceil(seconds / 10)} s"
-    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

@@ -41,3 +41,10 @@ def interval(bounds: Sequence[float]) -> str:
 def p_value(p: float | None) -> str:
     """A p to three places, never a bare zero."""
     return "< 0.001" if p is not None and p < 0.001 else number(p, 3)
+
+
+def about(seconds: float) -> str:
+    """A time that nobody knows exactly."""
+    if seconds < 55:
+        return f"about {10 * math.ceil(seconds / 10)} s"
+    return f"about {seconds / 60:.0f} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"

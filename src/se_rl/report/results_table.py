@@ -18,6 +18,7 @@ from se_rl.report.numbers import interval, number, p_value, signed
 METHOD_COLUMNS = (
     "method",
     "PA",
+    "PA-std",
     "over TWAP",
     "95 % CI",
     "specific",
@@ -82,6 +83,7 @@ def _method(name: str, row: MethodRow) -> tuple[str, ...]:
     return (
         name,
         number(row.PA),
+        number(row.PA_std, 1),
         signed(row.over_TWAP.mean),
         interval(row.over_TWAP.ci95),
         signed(row.over_TWAP_specific.mean),
@@ -145,8 +147,8 @@ def _small_print(results: RunResults) -> Iterator[str]:
     chosen = results.selection
     yield (
         f"selection: {chosen.tried} tried, luck alone lifts the best by about "
-        f"{number(chosen.hurdle_bps)} bps; SPA p that no design beats the default on validation "
-        f"{p_value(chosen.spa_p_over_default)}"
+        f"{number(chosen.hurdle_bps)} bps; SPA p that none of the {chosen.scored} scored designs "
+        f"beats the default on the search's validation days: {p_value(chosen.spa_p_over_default)}"
     )
     trainings = ", ".join(map(str, results.seeds.trainings))
     yield (

@@ -161,13 +161,13 @@ def _tiles(run: RunRecord) -> list[tuple[str, str, str]]:
     return [
         *tiles,
         (
-            "SPA p: none beats TWAP",
+            "SPA p, validation: none beats TWAP",
             p_value(results.spa_p),
             f"test of the {results.selection.scored} scored designs together on validation: how "
             "likely such scores are if none of them beats TWAP, the choice among them counted",
         ),
         (
-            "SPA p: none beats the default",
+            "SPA p, validation: none beats the default",
             p_value(results.selection.spa_p_over_default),
             "the same test against the default design",
         ),

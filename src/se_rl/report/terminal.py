@@ -5,18 +5,17 @@ and the market card.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from se_rl.report.console import stdout_console
 from se_rl.report.numbers import number
+from se_rl.report.stage import Stage
 from se_rl.sandbox.calls import printable
 
 
@@ -32,24 +31,18 @@ def progress(*, quiet: bool = False) -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield lambda text: print(f"... {printable(text)}", file=sys.stderr, flush=True)
         return
-    started = time.monotonic()
-    with console.status("starting") as status:
-
-        def say(text: str) -> None:
-            status.update(
-                f"{escape(printable(text))} [dim]({time.monotonic() - started:.0f} s)[/dim]"
-            )
-
-        yield say
+    stage = Stage("starting")
+    with console.status(stage):
+        yield stage.begin
 
 
 def print_rows(title: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Any list of flat records as a table."""
     console = stdout_console(piped_width=160)
     if not rows:
-        console.print(f"{title}: none")
+        console.print(Text(f"{title}: none"))
         return
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     for column in rows[0]:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
@@ -68,7 +61,7 @@ def print_bench(result: Mapping[str, Any]) -> None:
         table.add_row(peer, f"{value:,.0f}", f"{result['ratios'][peer]:,.1f}x")
     console.print(table)
     for key, value in {**result["detail"], **result["machine"]}.items():
-        console.print(f"{key}: {value}", style="dim", highlight=False)
+        console.print(Text(f"{key}: {printable(value, 2000)}", style="dim"))
 
 
 def print_card(card: Mapping[str, Any]) -> None:

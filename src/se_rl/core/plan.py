@@ -1,0 +1,84 @@
+"""What a run will do at most, known from its settings alone: designs, trainings, work and time."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from se_rl.records.settings import RunConfig
+
+SECONDS_PER_DESIGN = 3.0
+"""What the model takes to write one design, and its share of learning, roughly."""
+SECONDS_PER_WORK = 3.0
+"""A work unit of training with its share of scoring on one core of a small server, roughly."""
+
+
+@dataclass(frozen=True)
+class RungPlan:
+    """One rung: the designs that reach it at most, and what each of them is trained for."""
+
+    rung: str
+    designs: float
+    trainings_each: int
+    work_each: float
+
+    @property
+    def work(self) -> float:
+        """Work units of the whole rung."""
+        return self.designs * self.trainings_each * self.work_each
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """The plan of a run with `workers` trainings at once; `seconds` is a rough estimate."""
+
+    data: str
+    designer: str
+    folder: str
+    iterations: int
+    designs: int
+    rungs: tuple[RungPlan, ...]
+    work: float
+    workers: int
+    seconds: float
+
+
+def rung_plans(config: RunConfig) -> tuple[RungPlan, ...]:
+    """The rungs with all that may climb them: the default, too, and at the last the naive design."""
+    batches = config.budget_designs / (config.parents * config.siblings)
+    designs = (config.budget_designs + 1, batches * config.promoted + 1, config.finalists + 2)
+    plans = []
+    for rung, planned in zip(config.rungs, designs, strict=True):
+        plans.append(RungPlan(rung.name, planned, rung.seeds, rung.work))
+    return tuple(plans)
+
+
+def plan_run(config: RunConfig, folder: str, *, workers: int) -> RunPlan:
+    """What a run with these settings will do; nothing is loaded, trained or written."""
+    rungs = rung_plans(config)
+    work = sum(rung.work for rung in rungs)
+    return RunPlan(
+        data=config.data,
+        designer=config.designer,
+        folder=folder,
+        iterations=config.iterations,
+        designs=config.budget_designs,
+        rungs=rungs,
+        work=work,
+        workers=workers,
+        seconds=work * SECONDS_PER_WORK / workers + writing_seconds(config, written=0),
+    )
+
+
+def writing_seconds(config: RunConfig, *, written: int) -> float:
+    """How long the model will write, once it has written so many designs."""
+    if not config.asks_model:
+        return 0.0
+    return SECONDS_PER_DESIGN * max(0, config.budget_designs - written)
+
+
+def usable_cores() -> int:
+    """Trainings that run at once where nobody says otherwise: one per core."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
