@@ -1,0 +1,159 @@
+"""What an honest score costs: play in groups and the fraud check, as shares of a finished run.
+
+    python benchmarks/score_cost.py RUN [--designs 3] [--times 5] [--out docs/results]
+
+The stored policies of a run are played again on the orders of the search rung: in groups, as scoring
+plays them, and all orders in one batch, as it did before, in turn. Every evaluation of the run paid
+the difference (while the next training went on beside it, so this is the most that it can have cost),
+and each finalist a fraud check. Writes score_cost.md and .json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from se_rl.core.fraud import check_design
+from se_rl.core.replay import open_stored_run
+from se_rl.core.run import Run
+from se_rl.environments.worlds import Episodes
+from se_rl.records.results_file import read_results
+from se_rl.scoring.execution import execute
+from se_rl.scoring.history_orders import HistoryOrders
+from se_rl.scoring.play import Open
+from se_rl_benchmarks.markdown_tables import number, table
+
+
+@dataclass(frozen=True)
+class PlayedDesign:
+    """One design's orders on history, played in both ways: seconds, and how far scores are apart."""
+
+    design: str
+    grouped_seconds: float
+    batch_seconds: float
+    apart_bps: float
+
+
+@dataclass(frozen=True)
+class ScoreCost:
+    """A run's seconds, and how many of them went into groups and the fraud check."""
+
+    run_seconds: float
+    evaluations: int
+    checked: int
+    check_seconds: float
+    designs: tuple[PlayedDesign, ...]
+
+    @property
+    def groups_share(self) -> float:
+        """What play in groups added to the run, at most."""
+        each = [one.grouped_seconds - one.batch_seconds for one in self.designs]
+        return self.evaluations * float(np.mean(each)) / self.run_seconds
+
+    @property
+    def check_share(self) -> float:
+        """What the fraud check took of the run."""
+        return self.check_seconds / self.run_seconds
+
+
+def grouped(history: HistoryOrders, policy: Open) -> float:
+    """The mean gain over TWAP as scoring plays, bps."""
+    return float(np.mean(history.scores(policy)["static"]))
+
+
+def in_one_batch(history: HistoryOrders, policy: Open) -> float:
+    """The same, with the orders of all days in one batch."""
+    found = []
+    for panel in history.panels:
+        actor = policy(panel.world.name, panel.world.horizon, len(panel.orders))
+        found.append(panel.scores(execute(panel.world, actor, Episodes(panel.orders)))["static"])
+        actor.close()
+    return float(np.mean(np.concatenate(found)))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def measured(place: Path, *, designs: int, times: int) -> ScoreCost:
+    """Play the policies of a run's best designs again."""
+    results = read_results(place / "results.json")
+    with ExitStack() as stack:
+        stored = open_stored_run(stack, place, read_only=True)
+        run = Run(stored.config, stored.folder, stored.archive, say=lambda _: None)
+        stack.callback(run.close)
+        stored.check_data(run)
+        last = stored.config.rungs.last.index
+        done = [one for one in stored.archive.evaluations() if one.ok]
+        names = dict.fromkeys(one.candidate for one in reversed(done) if one.rung == last)
+        history = run.training_pool.validation._history[False]
+        played = []
+        for name in list(names)[:designs]:
+            own = [one for one in done if one.candidate == name and one.rung == last]
+            candidate = stored.archive.candidate(name)
+            policy = run.training_pool.opened(run.training_pool.policy(candidate, own[0]))
+            apart = abs(grouped(history, policy) - in_one_batch(history, policy))
+            ways: dict[str, list[float]] = {"grouped": [], "batch": []}
+            for _ in range(times):
+                ways["grouped"].append(seconds(lambda p=policy: grouped(history, p)))
+                ways["batch"].append(seconds(lambda p=policy: in_one_batch(history, p)))
+            medians = {way: float(np.median(found)) for way, found in ways.items()}
+            played.append(PlayedDesign(name, medians["grouped"], medians["batch"], apart))
+        check = 0.0
+        for name in results.fraud_checks:
+            own = [one for one in done if one.candidate == name and one.rung == last]
+            candidate = stored.archive.candidate(name)
+            check += seconds(lambda c=candidate, o=own: check_design(run, c, o))
+    minutes = results.times.minutes
+    return ScoreCost(60.0 * minutes, len(done), len(results.fraud_checks), check, tuple(played))
+
+
+def page(cost: ScoreCost, command: str) -> str:
+    """The table in Markdown."""
+    rows = []
+    for one in cost.designs:
+        row = [f"`{one.design}`", number(one.grouped_seconds), number(one.batch_seconds)]
+        rows.append([*row, f"{one.apart_bps:.1e}"])
+    head = ("design", "in groups, s", "one batch, s", "scores apart, bps")
+    return (
+        "# What an honest score costs\n\n"
+        f"Made by `{command}`; do not edit. A run of {cost.run_seconds:.0f} seconds with "
+        f"{cost.evaluations} evaluations and {cost.checked} finalist(s). Medians of plays in turn, "
+        "orders on history of the search rung, policies behind the lock.\n\n"
+        f"{table(head, rows)}\n\n"
+        f"Play in groups added at most {cost.groups_share:.1%} to the run, the fraud check took "
+        f"{cost.check_share:.1%} ({cost.check_seconds:.1f} s).\n"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("run", type=Path, help="folder of a finished run")
+    parser.add_argument("--designs", type=int, default=3, help="designs to play again")
+    parser.add_argument("--times", type=int, default=5, help="plays of each in each way")
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    options = parser.parse_args(arguments)
+    cost = measured(options.run, designs=options.designs, times=options.times)
+    text = page(cost, "python benchmarks/score_cost.py RUN")
+    options.out.mkdir(parents=True, exist_ok=True)
+    told = asdict(cost) | {"groups_share": cost.groups_share, "check_share": cost.check_share}
+    (options.out / "score_cost.json").write_text(json.dumps(told, indent=1) + "\n")
+    (options.out / "score_cost.md").write_text(text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
