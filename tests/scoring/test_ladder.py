@@ -319,14 +319,11 @@ def test_the_gate_holds_in_small() -> None:
         null["success"] <= 0.05 + 3 * 0.04 and null["default"] > 0.5
     )  # 3 standard errors of 30 searches
     assert abs(null["test"]) < 0.2 and null["truth"] == null["regret"] == 0.0
-    assert (
-        planted["truth"] > 0.4
-        and planted["regret"] < 0.35
-        and planted["success"] > 5 * null["success"]
-    )
+    assert planted["truth"] > 0.2 and planted["regret"] < 0.35
+    assert planted["success"] > 5 * null["success"] and found["half"]["success"] > 0.5
     assert planted["cost"] < 1 / 3
     lines = gate.table(found).splitlines()
-    assert len(lines) == 2 + len(gate.ROWS) and all(line.count("|") == 5 for line in lines)
+    assert len(lines) == 2 + len(gate.ROWS) and all(line.count("|") == 6 for line in lines)
 
 
 def test_the_gate_is_a_command(
@@ -340,6 +337,6 @@ def test_the_gate_is_a_command(
     found = json.loads(said[0])
     assert (
         said[0] == said[1]
-        and set(found) == {"world", "null", "planted"}
+        and set(found) == {"world", "null", "half", "planted"}
         and found["null"]["truth"] == 0.0
     )
