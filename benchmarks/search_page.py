@@ -35,6 +35,8 @@ class SearchRow:
     seconds: float
     model_calls: int = 0
     weight_steps: int = 0
+    descent: str = ""
+    """By which operators, and by whose hand, the champion came of the default."""
 
 
 @dataclass(frozen=True)

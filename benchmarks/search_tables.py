@@ -34,6 +34,7 @@ from se_rl.llm.backends import TrainableDesigner
 from se_rl.llm.code_validator import recorded_steps
 from se_rl.llm.local import LocalDesigner
 from se_rl.records.archive import Archive
+from se_rl.records.entries import DEFAULT, Candidate
 from se_rl.records.settings import ARMS, RunConfig, preset
 from se_rl_benchmarks.forked_searches import (
     ForkedEvaluator,
@@ -120,8 +121,21 @@ class Searches:
                 time.monotonic() - started,
                 len(designers.asked),
                 sum(step.weights is not None and step.weights.moved for step in steps),
+                descent(search.designs.candidates, champion) if accepted else "",
             )
         return row, sources
+
+
+def descent(candidates: Mapping[str, Candidate], name: str) -> str:
+    """How a design came of the default: its operator, its writer, and the same of its parents."""
+    one = candidates[name]
+    writer = one.adapter or one.model
+    told = f"{one.operator} by {writer}" if writer else one.operator
+    elders = []
+    for parent in one.parents:
+        if candidates[parent].operator != DEFAULT:
+            elders.append(descent(candidates, parent))
+    return f"{told} of ({', '.join(elders)})" if elders else told
 
 
 def until_over(tasks: Iterable[Callable[[], None]], at_once: int) -> int:

@@ -14,6 +14,7 @@ import pytest
 
 from se_rl.llm.backends import Abilities, Proposal, Request
 from se_rl.modules.kinds import KINDS
+from se_rl.records.entries import DEFAULT, Candidate
 from se_rl.records.settings import preset
 from se_rl_benchmarks import forked_searches, search_tables
 from se_rl_benchmarks.forked_searches import (
@@ -122,6 +123,19 @@ def test_an_arm_is_a_variation_of_the_settings() -> None:
     assert (both.arm, both.worlds, both.seed) == ("local", "static", 3)
     with pytest.raises(SystemExit, match="arm 'fast' is unknown"):
         search_tables.varied(config, "fast", 0)
+
+
+def test_the_descent_of_a_champion_names_operators_and_writers() -> None:
+    designs = [
+        Candidate("d", {}, DEFAULT),
+        Candidate("a", {}, "scan", ("d",)),
+        Candidate("b", {}, "edit", ("a",), model="small", adapter="small@2"),
+        Candidate("c", {}, "crossover", ("b", "a")),
+    ]
+    known = {one.id: one for one in designs}
+    assert search_tables.descent(known, "a") == "scan"
+    assert search_tables.descent(known, "b") == "edit by small@2 of (scan)"
+    assert search_tables.descent(known, "c") == "crossover of (edit by small@2 of (scan), scan)"
 
 
 def test_differences_are_paired_by_seed() -> None:
