@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,34 @@ def test_every_public_name_exists_and_is_documented() -> None:
             assert value.__doc__
     with pytest.raises(AttributeError, match="public names"):
         _ = se_rl.nothing
+
+
+def test_type_checkers_see_what_is_loaded() -> None:
+    """The stub names every public name from the module that it is loaded from, and no other."""
+    stub = ast.parse(Path(se_rl.__file__).with_suffix(".pyi").read_text())
+    seen = {}
+    for node in stub.body:
+        if isinstance(node, ast.ImportFrom):
+            seen |= {name.asname: node.module for name in node.names}
+    assert seen == se_rl._PUBLIC
+    for name in ("SERLFramework", "SERLConfig", "LimitOrderBook", "RunResults", "StaticWorld"):
+        assert name in se_rl.__all__
+
+
+def test_a_logger_tells_a_run_in_lines(caplog: pytest.LogCaptureFixture) -> None:
+    from se_rl.utils.logger import get_logger, log_events
+
+    tell = log_events(get_logger("run"))
+    with caplog.at_level("INFO", logger="se_rl.run"):
+        tell("run_started", {"data": {"name": "bars"}, "llm": "none", "seed": 3})
+        tell("credit", {"instruction": "x"})
+    assert caplog.messages == ["run: bars, none, seed 3"]
+
+
+def test_language_models_have_one_door() -> None:
+    from se_rl.llm import integration
+
+    assert all(getattr(integration, name) for name in integration.__all__)
 
 
 def test_public_names_of_the_seeds_can_be_imported() -> None:

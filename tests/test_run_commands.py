@@ -5,7 +5,6 @@ One run with several agents serves all tests that only look at it; its designs a
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -475,25 +474,20 @@ def test_what_is_left_out(flag: str) -> None:
 def experiment(
     words: str, monkeypatch: pytest.MonkeyPatch, *, code: int = 0
 ) -> tuple[int, list[list[str]]]:
-    """The commands that the script gives."""
-    spec = importlib.util.spec_from_file_location(
-        "run_experiment", REPOSITORY / "scripts" / "run_experiment.py"
-    )
-    assert spec and spec.loader
-    script: Any = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    """The commands that an experiment gives."""
     given: list[list[str]] = []
 
-    def note(command: list[str]) -> int:
+    def note(_: Any, command: list[str]) -> int:
         given.append(command)
         return code
 
-    monkeypatch.setattr(script, "main", note)
-    monkeypatch.setattr(sys, "argv", ["run_experiment.py", *words.split()])
-    return script.experiment(), given
+    monkeypatch.setattr("se_rl.commands.experiment.call_verb", note)
+    return main(["experiment", *words.split()]), given
 
 
-def test_the_seeds_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_seeds_experiment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     code, given = experiment("--dataset nasdaq100 --seeds 2 --no-dek", monkeypatch)
     folders = [f"out/experiment/nasdaq100-no-dek-{seed}" for seed in range(2)]
@@ -508,12 +502,16 @@ def test_the_seeds_experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert build_parser().parse_args(given[1]).reuse == [Path(folders[0])]
     again = experiment("--dataset nasdaq100 --seeds 2 --no-dek", monkeypatch)[1]
     assert again == given, "the same command goes on with the same seal"
-    with pytest.raises(SystemExit, match="was begun with"):
-        experiment("--seal another", monkeypatch)
+    assert experiment("--seal another", monkeypatch) == (2, [])
+    assert "was begun with" in capsys.readouterr().err
+    script = REPOSITORY / "scripts" / "run_experiment.py"
+    asked = [sys.executable, script, "--help"]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert "--no-dek" in told and "se-rl experiment --dataset nasdaq100" in told
 
 
 def test_an_experiment_of_several_arms_and_one_that_fails(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     arms = "full no-dek random best-of-n static-only"
@@ -538,5 +536,17 @@ def test_an_experiment_of_several_arms_and_one_that_fails(
         ("--seeds 0", "--seeds is 0; use 1 or more"),
         ("--arms best", "arm 'best' is unknown; use full"),
     ):
-        with pytest.raises(SystemExit, match=said):
-            experiment(words, monkeypatch)
+        assert experiment(words, monkeypatch) == (2, []) and said in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["doctor", "--epsilon", "0.2"])  # only an experiment hands options on
+
+
+def test_an_experiment_hands_commands_to_the_verbs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--seeds", "1", "--preset", "tiny", "--arms", "random", "--dry-run", "--out", "x"]
+    assert main(["experiment", *words]) == 2, "there is no run to compare"
+    out, err = capsys.readouterr()
+    assert "plan: nasdaq100, designed by no model, in x/nasdaq100-random-0" in out
+    assert "there is no folder x/nasdaq100-random-0" in err

@@ -1,6 +1,7 @@
 """SE-RL: a self-evolving reinforcement-learning researcher for financial order execution.
 
-Importing the package is cheap; each public name is loaded when it is first used.
+Importing the package is cheap; each public name is loaded when it is first used. `__init__.pyi`
+tells type checkers what they are.
 """
 
 from __future__ import annotations
@@ -18,12 +19,21 @@ _PUBLIC = {
     "synthetic_market": "se_rl.data.synthetic",
     "load_dataset": "se_rl.data.catalog",
     "OBSERVATION_FIELDS": "se_rl.data.features",
+    "LimitOrderBook": "se_rl.environments.limit_order_book",
+    "Order": "se_rl.environments.limit_order_book",
+    "OrderSide": "se_rl.environments.limit_order_book",
+    "OrderType": "se_rl.environments.limit_order_book",
+    "Trade": "se_rl.environments.limit_order_book",
     "ExecutionEnvironment": "se_rl.environments.execution_env",
     "ExecutionEnvConfig": "se_rl.environments.execution_env",
     "StaticEnvironment": "se_rl.environments.static_env",
     "StaticVectorEnv": "se_rl.environments.static_env",
+    "StaticWorld": "se_rl.environments.static_world",
     "DynamicEnvironment": "se_rl.environments.dynamic_env",
+    "DynamicVectorEnv": "se_rl.environments.dynamic_env",
+    "DynamicWorld": "se_rl.environments.dynamic_world",
     "MultiAgentEnvironment": "se_rl.environments.multi_agent_env",
+    "MarketProfile": "se_rl.market.profile",
     "BaselinesConfig": "se_rl.baselines.settings",
     "run_baselines": "se_rl.baselines.table",
     "REWARD_FIELDS": "se_rl.modules.contracts",
@@ -34,6 +44,20 @@ _PUBLIC = {
     "PPOAgent": "se_rl.rl.ppo_agent",
     "PPOConfig": "se_rl.rl.ppo_agent",
     "CodeValidator": "se_rl.llm.code_validator",
+    "ImaginationConfig": "se_rl.llm.imagination",
+    "LLM4Imagine": "se_rl.llm.imagination",
+    "LLMComponentGenerator": "se_rl.llm.generator",
+    "LoRAConfig": "se_rl.llm.low_level_enhancement",
+    "LowLevelEnhancement": "se_rl.llm.low_level_enhancement",
+    "execute": "se_rl.scoring.execution",
+    "RunConfig": "se_rl.records.settings",
+    "RunResults": "se_rl.records.results",
+    "preset": "se_rl.records.settings",
+    "FinancialMetricsCalculator": "se_rl.core.financial_metrics",
+    "SERLConfig": "se_rl.core.framework",
+    "SERLFramework": "se_rl.core.framework",
+    "SERLTrainingLoop": "se_rl.core.inner_loop",
+    "TrainingLoopConfig": "se_rl.core.inner_loop",
 }
 __all__ = ["__version__", *sorted(_PUBLIC)]
 

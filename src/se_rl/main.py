@@ -16,6 +16,7 @@ from se_rl import __version__
 from se_rl.commands import without_verb
 from se_rl.commands.data import add_data
 from se_rl.commands.designs import add_replay, add_score
+from se_rl.commands.experiment import add_experiment
 from se_rl.commands.machine import add_bench, add_doctor, add_llm, add_market
 from se_rl.commands.parsing import FAILED, MISUSED, Parser
 from se_rl.commands.reports import add_compare, add_report, add_show
@@ -38,6 +39,7 @@ VERBS = (
     add_replay,
     add_report,
     add_compare,
+    add_experiment,
     add_baselines,
     add_evaluate,
     add_data,
@@ -56,7 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if words and words[0] in without_verb.OPTIONS:
             words = without_verb.as_verb(words)
-        options = build_parser().parse_args(words)
+        parser = build_parser()
+        options, others = parser.parse_known_args(words)
+        if others and not hasattr(options, "others"):
+            parser.error(f"unrecognized arguments: {' '.join(others)}")
+        options.others = others
         with one_line_errors(options):
             return int(options.run(options) or 0)
     except ValueError as error:

@@ -9,14 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from tiny_run import DATA, SMALL, make_data, make_model
 
+from se_rl import BaselinesConfig, StaticWorld, load_dataset, run_baselines
 from se_rl.config import ConfigError
 from se_rl.core.framework import FEWEST, SERLConfig, SERLFramework, default_folder
 from se_rl.data.cache import cache_folder
-from se_rl.records.results import ACCEPTED
+from se_rl.records.gains import Gain
+from se_rl.records.method_rows import MethodRow
+from se_rl.records.results import ACCEPTED, OURS, FinalMetrics, RunResults
 from se_rl.records.settings import RunConfig, preset
 from se_rl.sandbox.lockdown import isolation_level
 
@@ -113,6 +118,60 @@ def test_bad_settings_are_one_line_when_the_framework_is_made(
     with pytest.raises(ConfigError, match=said) as told:
         SERLFramework(SERLConfig(**{setting: value}))
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_is_shown_and_results_are_a_record(
+    quiet: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gain = Gain(1.5, 0.2, (1.1, 1.9))
+    rows = {"TWAP": MethodRow(PA=0.1), OURS: MethodRow(PA=2.0, PA_std=30.0, over_TWAP=gain)}
+    found = RunResults(final_metrics=FinalMetrics(PA=2.0), baselines=rows, verdict="Shown")
+
+    def run_search(config: RunConfig, out: Path, *, tell: Any, say: Any, left: Any) -> RunResults:
+        say("training")
+        tell("run_started", {"data": {"name": config.data}, "llm": config.designer, "seed": 0})
+        left(60.0)
+        return found
+
+    monkeypatch.setattr("se_rl.core.run.run_search", run_search)
+    results = SERLFramework(RunConfig(arm="random"), out=tmp_path / "x").run_training(quiet=quiet)
+    told = capsys.readouterr().err
+    assert ("... training" in told and "run: nasdaq100, no model, seed 0" in told) != quiet
+    assert results.verdict == results["verdict"] == "Shown"
+    assert results["final_metrics"]["PA"] == 2.0 and results["final_metrics"]["WR"] is None
+    with pytest.raises(KeyError):
+        results["nothing"]
+    frame = results.to_frame()
+    assert list(frame.index) == ["TWAP", OURS] and frame.loc[OURS, "PA_std"] == 30.0
+    assert frame.loc[OURS, ["over_TWAP", "over_TWAP_low", "over_TWAP_high"]].tolist() == [
+        1.5,
+        1.1,
+        1.9,
+    ]
+    assert list(RunResults().to_frame().columns) == list(frame.columns)
+
+
+def test_frames_are_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SE_RL_HOME", str(tmp_path))
+    monkeypatch.setenv("SE_RL_CACHE", str(tmp_path / "cache"))
+    times = [
+        pd.Timestamp(f"2024-03-{day:02d} 09:30") + pd.Timedelta(minutes=bar)
+        for day in (4, 5, 6, 7, 8)
+        for bar in range(390)
+    ]
+    close = 50.0 + np.arange(len(times)) % 7
+    bars = pd.DataFrame(dict.fromkeys(("open", "high", "low", "close"), close), index=times)
+    bars["volume"] = 100.0
+    name = SERLConfig(dataset=bars).run.data
+    assert name == SERLConfig(dataset=bars.copy()).run.data != SERLConfig(dataset=bars + 1).run.data
+    assert len(list((tmp_path / "data" / "frames").iterdir())) == 2
+    data = load_dataset(name).data
+    assert np.array_equal(data.close[0].ravel(), close) and data.dates[0] == 20240304
+    orders = StaticWorld(bars, horizon=10).draw(np.random.default_rng(0), 4).orders
+    assert len(orders) == 4
+    config = BaselinesConfig(split="all", horizon="session")
+    assert run_baselines(config, data=bars)["orders"] == 2 * 5
 
 
 def test_other_settings_have_another_folder() -> None:

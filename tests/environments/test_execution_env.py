@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pandas as pd
@@ -12,6 +16,7 @@ import se_rl.environments  # noqa: F401  (registers the ids)
 from se_rl.data.books import read_lobster
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.dynamic_env import DynamicEnvironment
 from se_rl.environments.execution_env import ExecutionEnvConfig, ExecutionEnvironment
 from se_rl.environments.static_env import StaticEnvironment, StaticVectorEnv
 
@@ -219,3 +224,59 @@ def test_queue_fills_on_a_real_book(shared_data) -> None:
         results[name] = info
     assert results["market"]["AFI"] < 0.01
     assert results["touch"]["execution_price"] < results["market"]["execution_price"]
+
+
+@pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
+def test_metrics_of_an_order_under_way(dynamic: bool) -> None:
+    config = ExecutionEnvConfig(total_time=20, transaction_cost=0.0, side="sell")
+    kind = DynamicEnvironment if dynamic else ExecutionEnvironment
+    env = kind(ohlcv(), config)
+    with pytest.raises(ValueError, match="metrics of no orders"):
+        env.get_metrics()
+    env.reset(seed=0)
+    env.step(np.array([0.0]))
+    assert np.isnan(env.get_metrics()["PA"]), "nothing was traded"
+    env.step(np.array([0.25]))
+    found = env.get_metrics()
+    assert found["unfinished"] == 1.0 and found["AFI"] == pytest.approx(0.75, abs=0.01)
+    if not dynamic:  # all of it at the second bar's price, against the VWAP of two bars
+        orders = replace(env.core.orders, horizon=2)
+        price, volume = (orders.gather(x)[0] for x in (env.data.price, env.data.volume))
+        assert found["PA"] == pytest.approx(
+            1e4 * (price[1] / np.average(price, weights=volume) - 1)
+        )
+    while not env.core.done:
+        *_, info = env.step(np.array([1.0]))
+    finished = env.get_metrics()
+    assert "unfinished" not in finished and finished["PA"] == info["PA"]
+    env.reset(seed=1)
+    env.step(np.array([0.5]))
+    assert env.get_metrics() == pytest.approx(finished, nan_ok=True), "finished orders count alone"
+
+
+def test_an_order_is_drawn_as_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    config = ExecutionEnvConfig(total_time=4, side="buy")
+    env = gym.make("se_rl.environments:se_rl/StaticExecution-v0", config=config, render_mode="ansi")
+    env.reset(seed=0)
+    assert "bar 0/4  buy 10000  [####################] 100.0 % left" in env.render()
+    env.step(np.array([0.5], np.float32))
+    line = env.render()
+    assert "bar 1/4" in line and "[##########..........] 50.0 % left" in line
+    assert "filled 50.00 %" in line and "\n" not in line
+    loud = StaticEnvironment(ohlcv(), config, render_mode="human")
+    loud.reset(seed=0)
+    loud.step(np.array([0.5]))
+    assert capsys.readouterr().out.count("\n") == 2 and loud.render() is None
+    with pytest.raises(gym.error.ResetNeeded):
+        StaticEnvironment(ohlcv(), config, render_mode="ansi").render()
+    with pytest.raises(DataError, match="render_mode is 'film'; use ansi or human"):
+        StaticEnvironment(ohlcv(), config, render_mode="film")
+
+
+def test_gymnasium_finds_the_ids_by_their_module() -> None:
+    code = (
+        "import gymnasium as gym\n"
+        "env = gym.make('se_rl.environments:se_rl/StaticExecution-v0')\n"
+        "assert env.reset(seed=0)[0].shape == (32,)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -166,3 +166,13 @@ def test_wrong_calls_are_refused() -> None:
         MultiAgentCore(env.world, message_size=1, inbox=lambda sent: sent[:, :1]).step(
             np.zeros((1, 2))
         )
+
+
+def test_every_agent_is_drawn_as_a_line() -> None:
+    config = ExecutionEnvConfig(total_time=6)
+    env = MultiAgentEnvironment(None, config, agents=2, render_mode="ansi")
+    env.reset(seed=1)
+    text = env.render()
+    assert text is not None
+    for name, line in zip(env.agents, text.splitlines(), strict=True):
+        assert line.startswith("bar 0/6") and name in line

@@ -226,8 +226,27 @@ def test_a_writer_without_abilities_is_taken_for_one_that_writes_python() -> Non
     first, second = generator.generate("reward", 2)
     assert first.is_valid and second.faults == ("no answer from plain",)
     assert as_trainable(generator.designer) is None
-    with pytest.raises(LlmError, match="int is not a designer"):
+    with pytest.raises(LlmError, match="int is not a designer; give an object with generate"):
         open_designer(3)  # type: ignore[arg-type]
+
+
+def test_any_object_with_generate_designs() -> None:
+    class Client:
+        def __init__(self, answer: object) -> None:
+            self.answer = answer
+            self.prompts: list[str] = []
+
+        def generate(self, prompt: str) -> object:
+            self.prompts.append(prompt)
+            return self.answer
+
+    client = Client(_fenced(KINDS["reward"].contract.examples[1]))
+    make = LLMComponentGenerator(client, StaticStage(), candidates=2)  # type: ignore[arg-type]
+    assert make.generate_reward_function("Be bold.") == KINDS["reward"].contract.examples[1]
+    assert make.generator.designer.name == "Client" and len(client.prompts) == 2
+    assert all("Be bold." in p and KINDS["reward"].contract.task in p for p in client.prompts)
+    with pytest.raises(LlmError, match=r"generate\(prompt\) of Client answered NoneType; let it"):
+        open_designer(Client(None)).propose(Request("x"), 1)  # type: ignore[arg-type]
 
 
 def test_component_calls_return_source() -> None:

@@ -7,6 +7,7 @@ are drawn from it. Its rows come from `registry.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from se_rl.baselines import registry
@@ -18,6 +19,7 @@ from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
 from se_rl.baselines.task import BaselineTask, open_task
 from se_rl.config import to_dict
 from se_rl.data.catalog import DataSet
+from se_rl.data.given import GivenData, as_data_name
 from se_rl.data.market_data import DataError
 from se_rl.scoring.checks import collapse_check, require
 from se_rl.scoring.order_scores import Score
@@ -32,6 +34,7 @@ OtherPolicies = Callable[[BaselineTask, DataSet, Fitted], list["LearnedBaseline"
 def run_baselines(
     config: BaselinesConfig,
     *,
+    data: GivenData | None = None,
     learned: LearnedConfig | None = None,
     others: OtherPolicies | None = None,
     per_order: bool = False,
@@ -39,10 +42,13 @@ def run_baselines(
 ) -> dict[str, Any]:
     """Run every baseline on one set; raise CheckError instead of returning a table that fails.
 
-    `learned` also trains the learned rivals, on history and in simulated markets; `others` brings
-    policies of one's own. `per_order` adds the columns of every single order (numpy arrays) under
-    that key, and the policies under `policies`.
+    `data` is a set or bars in memory instead of the set that the settings name. `learned` also
+    trains the learned rivals, on history and in simulated markets; `others` brings policies of
+    one's own. `per_order` adds the columns of every single order (numpy arrays) under that key, and
+    the policies under `policies`.
     """
+    if data is not None:
+        config = replace(config, data=as_data_name(data))
     dataset, task = open_task(config, say=say)
     say(f"fitting on train days ({dataset.data.provenance.label})")
     fitted = fit_on_train(dataset, fit_on=config.fit_on)

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.config import ConfigError, to_dict
+from se_rl.data.given import GivenData, as_data_name
+from se_rl.records.results import RunResults
 from se_rl.records.settings import RunConfig, preset
 
 UPDATES_PER_WORK = 8.0
@@ -24,11 +26,12 @@ class SERLConfig:
     `max_inner_iterations` is the number of PPO updates of a search training (the last rung has
     three times as many); where that is less than the preset's, as many fewer simulated
     orders are trained and scored on. `llm_model_name` is an embedded model, a folder, or URL#MODEL;
-    None is the embedded default. `seal` repeats the sealed draws of another run; None draws a
+    None is the embedded default. `dataset` is a file, a set's name, or bars in memory (a pandas
+    frame, MarketData), which are kept in the data home. `seal` repeats the sealed draws of another run; None draws a
     secret.
     """
 
-    dataset: str = "nasdaq100"
+    dataset: GivenData = "nasdaq100"
     llm_model_name: str | None = None
     max_outer_iterations: int = 50
     max_inner_iterations: int = 1000
@@ -61,7 +64,7 @@ class SERLConfig:
         screen, search, last = (max(FEWEST, round(share * orders)) for orders in quick.episodes)
         return replace(
             quick,
-            data=self.dataset,
+            data=as_data_name(self.dataset),
             llm=self.llm_model_name or quick.llm,
             seed=self.seed,
             seal=self.seal,
@@ -92,16 +95,21 @@ class SERLFramework:
         self.config = given.run if isinstance(given, SERLConfig) else given
         self.out = Path(out) if out else default_folder(self.config)
 
-    def run_training(self, **options: Any) -> dict[str, Any]:
-        """Search, or go on with an interrupted search, and return the results as results.json holds
-        them.
+    def run_training(self, *, quiet: bool = False, **options: Any) -> RunResults:
+        """Search, or go on with an interrupted search, and return the results.
 
-        `options` are those of `core.run.Run`.
+        Progress is shown on stderr unless `quiet`, or unless `tell` takes the events. `options` are
+        those of `core.run.Run`. The parts of results.json are attributes, and keys too:
+        `results["final_metrics"]["PA"]`.
         """
         from se_rl.core.run import run_search
-        from se_rl.records.plain import to_plain
+        from se_rl.report.live import LiveRun
 
-        return to_plain(run_search(self.config, self.out, **options))
+        config = self.config
+        title = f"run: {config.data}, {config.designer}, seed {config.seed}, in {self.out}"
+        with LiveRun(quiet=quiet or "tell" in options, title=title) as live:
+            shown = {"tell": live.event, "say": live.stage, "left": live.estimate}
+            return run_search(config, self.out, **(shown | options))
 
 
 def default_folder(config: RunConfig) -> Path:

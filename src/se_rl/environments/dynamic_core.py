@@ -180,13 +180,13 @@ class DynamicCore:
         return self.observation
 
     def record(self, fills: Array | None = None) -> ExecutionRecord:
-        """The finished batch, NaN prices where an order is void; `fills` as in `run_to_end`."""
-        void = self.broken | (self.remaining_lots > 0)
-        mean_ticks = np.where(void, np.nan, self._spent / self._lots)
-        gross = self.books.order_price(mean_ticks)
+        """The batch as in `StaticCore`, NaN prices where an order is void."""
+        filled = np.where(self.broken, 0, self._lots - self.remaining_lots)  # all lots once done
+        gross = self.books.order_price(self._spent / np.where(filled > 0, filled, np.nan))
         net = gross * (1.0 - self.orders.side * self._fee)
         kept = np.empty((len(self.orders), 0)) if fills is None else fills
-        return ExecutionRecord(self.orders, gross, net, self.leftover / self.orders.quantity, kept)
+        left = (self.leftover if self.done else self.remaining) / self.orders.quantity
+        return ExecutionRecord(self.orders, gross, net, left, kept)
 
     def benchmarks(self) -> WindowBenchmarks:
         """VWAP of all trades of the bars so far, TWAP of the bars' average mids, arrival mid."""

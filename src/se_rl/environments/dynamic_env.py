@@ -8,16 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.features import FeatureScales
+from se_rl.data.given import GivenBars, as_market_data
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.execution_env import (
     ExecutionEnvConfig,
     ExecutionEnvironment,
-    as_market_data,
     default_config,
 )
 from se_rl.environments.metrics import BPS, price_advantage
 from se_rl.environments.order_source import Info
+from se_rl.environments.render import RenderMode
 from se_rl.environments.scripted_markets import default_kind
 from se_rl.environments.static_env import StaticVectorEnv
 from se_rl.environments.task import Orders
@@ -57,22 +58,24 @@ class DynamicEnvironment(ExecutionEnvironment):
     `profile`: MarketProfile of the participants.
     `scales`: FeatureScales of the train split.
     `shadow`: also run the market without our order, for `core.own_impact`.
+    `render_mode`: as in ExecutionEnvironment.
     """
 
     core: DynamicCore
 
     def __init__(
         self,
-        data: Any = None,
+        data: GivenBars | None = None,
         config: ExecutionEnvConfig | None = None,
         *,
         profile: MarketProfile | None = None,
         scales: FeatureScales | None = None,
         shadow: bool = False,
+        render_mode: RenderMode | None = None,
     ) -> None:
         bars = None if data is None else as_market_data(data)
         self.config = config or default_config(bars)
-        self._prepare(bars)
+        self._prepare(bars, render_mode)
         self.core = make_dynamic_core(
             bars, self.config, profile=profile, scales=scales, shadow=shadow
         )
@@ -88,7 +91,7 @@ class DynamicEnvironment(ExecutionEnvironment):
         return "vwap"
 
     def get_metrics(self) -> dict[str, float]:
-        """PA, PA_std, WR, GLR and AFI over the episodes that count, and how many are void."""
+        """As in ExecutionEnvironment, over the episodes that count, and how many are void."""
         return {**super().get_metrics(), "broken": float(self.broken_episodes)}
 
     def _finish(self) -> Info:
@@ -112,13 +115,14 @@ class DynamicVectorEnv(StaticVectorEnv):
 
     def __init__(
         self,
-        data: Any = None,
+        data: GivenBars | None = None,
         config: ExecutionEnvConfig | None = None,
         *,
         num_envs: int = 1024,
         **options: Any,
     ) -> None:
-        super().__init__(data, config, num_envs=num_envs, **options)
+        # A free market needs no data, a replay does.
+        super().__init__(data, config, num_envs=num_envs, **options)  # type: ignore[arg-type]
 
     def outcome(self) -> Info:
         """PA against the window's VWAP, AFI and void orders, one entry per environment."""

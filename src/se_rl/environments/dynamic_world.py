@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.features import OBSERVATION_FIELDS, FeatureScales
-from se_rl.data.market_data import DataError, MarketData
+from se_rl.data.given import GivenBars, as_market_data
+from se_rl.data.market_data import DataError
 from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.episode_bank import BankPlan, Baseline, EpisodeBank
 from se_rl.environments.metrics import BPS
@@ -61,11 +62,10 @@ class _Traded:
 class DynamicWorld:
     """Orders in simulated markets, which they move.
 
-    Every episode draws its kind of market out of `kinds` (without them: the default market), free
-    or the twin of a session of `dates` in `data`. Sizes are log-uniform between the
-    two of `sizes`, shares of the usual volume over the horizon. With `takes_price` the offsets of a step become limit prices.
-    `shadow_from_bank=False` simulates the baseline anew for every batch: the same numbers, at three
-    times the cost, and what happens anyway to episodes that are not in the bank.
+    Every episode draws its kind of market out of `kinds` (None: the default market), free or the
+    twin of a session of `dates` in `data`. Sizes are log-uniform shares of the horizon's usual
+    volume between the two of `sizes`. With `takes_price` the offsets of a step become limit prices.
+    `shadow_from_bank=False` simulates the baseline anew for every batch, at three times the cost.
     """
 
     name = "dynamic"
@@ -74,7 +74,7 @@ class DynamicWorld:
 
     def __init__(
         self,
-        data: MarketData | None = None,
+        data: GivenBars | None = None,
         *,
         kinds: Sequence[MarketKind] | None = None,
         horizon: int = 40,
@@ -98,6 +98,7 @@ class DynamicWorld:
         self.shadow_from_bank = shadow_from_bank
         self._fee = fee_bps / BPS
         rows = starts = np.zeros(1, np.int64)
+        data = None if data is None else as_market_data(data)
         if data is not None:
             rows = session_rows(data, dates)
             starts = window_starts(data, horizon, "any")

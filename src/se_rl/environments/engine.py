@@ -51,11 +51,11 @@ class ExecutionCore(Protocol):
         ...
 
     def record(self, fills: Array | None = None) -> ExecutionRecord:
-        """The finished batch; `fills` are shares of the order per step, where they were kept."""
+        """The batch so far; `fills` are shares of the order per step, where they were kept."""
         ...
 
     def benchmarks(self) -> WindowBenchmarks:
-        """The prices that the batch is held against."""
+        """The prices that the batch is held against, over the bars gone by."""
         ...
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import gymnasium as gym
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +9,20 @@ from gymnasium import spaces
 
 from se_rl.data.books import BookHistory
 from se_rl.data.features import CLIP, OBSERVATION_FIELDS, FeatureScales, observation_table
+from se_rl.data.given import GivenBars, as_market_data
 from se_rl.data.market_data import MarketData
 from se_rl.environments.engine import ExecutionCore
 from se_rl.environments.fill_model import FillModel
 from se_rl.environments.fills import fill_model
 from se_rl.environments.metrics import BPS, Metrics, price_advantage
 from se_rl.environments.order_source import ExecutionEnvConfig, Info, OrderSource, default_config
+from se_rl.environments.render import (
+    RENDER_MODES,
+    RenderMode,
+    check_render_mode,
+    drawn,
+    order_line,
+)
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.task import Orders, WindowBenchmarks
 
@@ -25,7 +31,6 @@ __all__ = [
     "ExecutionEnvConfig",
     "ExecutionEnvironment",
     "OrderSource",
-    "as_market_data",
     "default_config",
     "limit_prices",
     "make_static_core",
@@ -65,28 +70,33 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
     is shorter.
     `fills`: a fill model instead of the one the config names.
     `scales`: FeatureScales of the train split; without them, those of `data` itself.
+    `render_mode`: "ansi" has `render` give a line of text, "human" prints it after every step.
     """
 
-    metadata = {"render_modes": []}  # noqa: RUF012 (Gymnasium declares it as an instance variable)
+    # Gymnasium declares it as an instance variable.
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012
 
     def __init__(
         self,
-        data: Any,
+        data: GivenBars,
         config: ExecutionEnvConfig | None = None,
         *,
         scales: FeatureScales | None = None,
         fills: FillModel | None = None,
+        render_mode: RenderMode | None = None,
     ) -> None:
         bars = as_market_data(data)
         self.config = config or default_config(bars)
-        self._prepare(bars)
+        self._prepare(bars, render_mode)
         if fills is None:
             book = data if isinstance(data, BookHistory) else None
             fills = fill_model(self.config.costs, bars, book=book)
         self.core: ExecutionCore = make_static_core(bars, self.config, fills=fills, scales=scales)
 
-    def _prepare(self, data: MarketData | None) -> None:
+    def _prepare(self, data: MarketData | None, render_mode: RenderMode | None) -> None:
         """The orders' source, the spaces and the results so far: the same in every world."""
+        check_render_mode(render_mode)
+        self.render_mode: RenderMode | None = render_mode
         self.data = data
         self.source = OrderSource(data, self.config)
         self.observation_space = spaces.Box(-CLIP, CLIP, (len(OBSERVATION_FIELDS),), np.float32)
@@ -104,6 +114,7 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
         orders = self.source.draw(self.np_random, 1, options=options)
         observation = self.start(orders, self.np_random)[0].copy()
         self._started = True
+        self._show()
         return observation, {**self.source.describe(orders), "benchmark": self.benchmark_name}
 
     def step(self, action: npt.ArrayLike) -> tuple[Observation, float, bool, bool, Info]:
@@ -121,6 +132,7 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
         }
         if self.core.done:
             info |= self._finish()
+        self._show()
         return observation[0].copy(), float(self.core.reward[0]), self.core.done, False, info
 
     def start(self, orders: Orders, rng: np.random.Generator) -> Observation:
@@ -136,9 +148,28 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
         """What PA is measured against: the window's VWAP, or its TWAP without volume."""
         return "twap" if self.data is not None and self.data.volume is None else "vwap"
 
+    def render(self) -> str | None:
+        """The order as a line of text with `render_mode="ansi"`; printed with "human"."""
+        if not self._started:
+            raise gym.error.ResetNeeded("there is no order yet; call reset() before render()")
+        return drawn(self.render_mode, [order_line(self.core)])
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.render()
+
     def get_metrics(self) -> dict[str, float]:
-        """PA, PA_std, WR, GLR and AFI over the episodes finished so far, net of costs."""
-        return Metrics.of(self._pa, self._leftover).as_dict()
+        """PA, PA_std, WR, GLR and AFI over the episodes finished so far, net of costs.
+
+        As long as none is finished they are those of the order under way, with `unfinished`: what
+        it traded, against the same benchmark over the bars gone by; AFI is what is left.
+        """
+        if self._pa or not self._started or not self.core.step_index or self.core.done:
+            return Metrics.of(self._pa, self._leftover).as_dict()
+        record = self.core.record()
+        benchmark = self.benchmarks().named(self.benchmark_name)
+        pa = price_advantage(record.net_price, benchmark, record.orders.side)
+        return {**Metrics.of(pa, record.leftover).as_dict(), "unfinished": 1.0}
 
     def _finish(self) -> Info:
         record = self.core.record()
@@ -151,17 +182,6 @@ class ExecutionEnvironment(gym.Env[Observation, Observation]):
             "AFI": self._leftover[-1],
             "execution_price": float(record.net_price[0]),
         }
-
-
-def as_market_data(data: Any) -> MarketData:
-    """MarketData as it is, a historical book as its minute bars, a pandas frame as read."""
-    if isinstance(data, MarketData):
-        return data
-    if isinstance(data, BookHistory):
-        return data.bars()
-    from se_rl.data.frames import bars_from_frame
-
-    return bars_from_frame(data)
 
 
 def make_static_core(

@@ -16,18 +16,25 @@ from gymnasium.utils import seeding
 from pettingzoo import ParallelEnv
 
 from se_rl.data.features import CLIP, OBSERVATION_FIELDS
+from se_rl.data.given import GivenBars, as_market_data
 from se_rl.data.market_data import DataError
 from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.dynamic_env import make_dynamic_core
 from se_rl.environments.execution_env import (
     ExecutionEnvConfig,
     OrderSource,
-    as_market_data,
     default_config,
     limit_prices,
 )
 from se_rl.environments.metrics import Metrics, price_advantage
 from se_rl.environments.order_source import Info
+from se_rl.environments.render import (
+    RENDER_MODES,
+    RenderMode,
+    check_render_mode,
+    drawn,
+    order_line,
+)
 from se_rl.environments.task import Orders
 
 Array = npt.NDArray[np.float64]
@@ -131,22 +138,26 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
     `data`, `config` and `options` (profile, scales, shadow) as in DynamicEnvironment;
     `participation` is each agent's.
     `inbox`: the protocol by which messages [1, agents, K] become inboxes.
+    `render_mode`: "ansi" has `render` give a line per agent, "human" prints them after every step.
     """
 
-    metadata = {"name": "se_rl_multi_agent_v0", "render_modes": []}  # noqa: RUF012 (PettingZoo's)
+    metadata = {"name": "se_rl_multi_agent_v0", "render_modes": list(RENDER_MODES)}  # noqa: RUF012
 
     def __init__(
         self,
-        data: Any = None,
+        data: GivenBars | None = None,
         config: ExecutionEnvConfig | None = None,
         *,
         agents: int = 4,
         message_size: int = 8,
         inbox: Inbox = mean_of_others,
+        render_mode: RenderMode | None = None,
         **options: Any,
     ) -> None:
         if agents < 1:
             raise DataError(f"agents is {agents}; at least one must execute")
+        check_render_mode(render_mode)
+        self.render_mode: RenderMode | None = render_mode
         bars = None if data is None else as_market_data(data)
         self.config = config or default_config(bars)
         self.source = OrderSource(bars, self.config)
@@ -192,6 +203,7 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         infos = {}
         for which, name in enumerate(self.agents):
             infos[name] = self.source.describe(orders, which=which)
+        self._show()
         return self._by_name(observation[0]), infos
 
     def step(
@@ -215,10 +227,22 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
         infos = self._infos()
         if world.done:
             self.agents = []
+        self._show()
         done = dict.fromkeys(names, world.done)
         never = dict.fromkeys(names, False)
         rewards = dict(zip(names, map(float, world.reward), strict=True))
         return self._by_name(observation[0]), rewards, done, never, infos
+
+    def render(self) -> str | None:
+        """Every agent's order as a line of text with `render_mode="ansi"`; printed with "human"."""
+        lines = []
+        for which, name in enumerate(self.possible_agents):
+            lines.append(order_line(self.world, which=which, name=name))
+        return drawn(self.render_mode, lines)
+
+    def _show(self) -> None:
+        if self.render_mode == "human":
+            self.render()
 
     def get_metrics(self) -> dict[str, float]:
         """PA, PA_std, WR, GLR and AFI over the orders that count, and how many were void."""

@@ -8,6 +8,7 @@ the Gymnasium environments run on this engine and book nothing themselves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -138,16 +139,25 @@ class StaticCore:
         return self.observation
 
     def record(self, fills: Array | None = None) -> ExecutionRecord:
-        """The finished batch; `fills` are shares of the order per step, where they were kept."""
+        """The batch; `fills` are shares of the order per step, where they were kept.
+
+        Prices of an unfinished batch are those of what was filled, NaN where nothing was.
+        """
         orders = self.orders
-        gross = self._gross / orders.quantity
-        net = (self._gross - orders.side * self._paid) / orders.quantity
+        filled = orders.quantity - self.remaining  # all of it once the batch is done
+        filled = np.where(filled > 0, filled, np.nan)
+        gross = self._gross / filled
+        net = (self._gross - orders.side * self._paid) / filled
+        left = self.leftover if self.done else self.remaining
         kept = np.empty((len(orders), 0)) if fills is None else fills
-        return ExecutionRecord(orders, gross, net, self.leftover / orders.quantity, kept)
+        return ExecutionRecord(orders, gross, net, left / orders.quantity, kept)
 
     def benchmarks(self) -> WindowBenchmarks:
-        """VWAP and TWAP of the windows and the arrival price."""
-        return WindowBenchmarks.of(self.data, self.orders)
+        """VWAP and TWAP of the windows, as far as they have been traded in, and arrival price."""
+        orders = self.orders
+        if 0 < self.step_index < orders.horizon:
+            orders = replace(orders, horizon=self.step_index)
+        return WindowBenchmarks.of(self.data, orders)
 
     def execute(
         self, orders: Orders, ratios: Array | Callable[[StaticCore], Array]

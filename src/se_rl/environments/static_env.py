@@ -10,6 +10,7 @@ import numpy.typing as npt
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
+from se_rl.data.given import GivenBars
 from se_rl.environments.execution_env import ExecutionEnvConfig, ExecutionEnvironment, limit_prices
 from se_rl.environments.order_source import Info
 
@@ -37,7 +38,7 @@ class StaticVectorEnv(VectorEnv[Observation, Observation, npt.NDArray[Any]]):
 
     def __init__(
         self,
-        data: Any,
+        data: GivenBars,
         config: ExecutionEnvConfig | None = None,
         *,
         num_envs: int = 1024,
@@ -83,7 +84,7 @@ class StaticVectorEnv(VectorEnv[Observation, Observation, npt.NDArray[Any]]):
         return {}
 
 
-def make_default_environment(data: Any = None, **options: Any) -> StaticEnvironment:
+def make_default_environment(data: GivenBars | None = None, **options: Any) -> StaticEnvironment:
     """`gymnasium.make("se_rl/StaticExecution-v0")`: on synthetic bars unless `data` is given."""
     if data is None:
         from se_rl.data.synthetic import SyntheticConfig, synthetic_market

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from se_rl.data.books import BookHistory
 from se_rl.data.features import OBSERVATION_FIELDS, FeatureScales, Known, observation_table
-from se_rl.data.market_data import MarketData
+from se_rl.data.given import GivenBars, as_market_data
 from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.fills import fill_model
 from se_rl.environments.static_core import StaticCore
@@ -60,7 +60,7 @@ class StaticWorld:
 
     def __init__(
         self,
-        data: MarketData,
+        data: GivenBars,
         *,
         horizon: int,
         dates: npt.ArrayLike | None = None,
@@ -71,7 +71,9 @@ class StaticWorld:
         table: Observation | None = None,
         sizes: tuple[float, float] = SIZES,
     ) -> None:
-        self.data = data
+        if isinstance(data, BookHistory):
+            book = book or data
+        self.data = data = as_market_data(data)
         self.horizon = horizon
         self.costs = costs
         self.sizes = checked_sizes(sizes)

@@ -209,11 +209,60 @@ class PlainDesigner:
         return self._writer.propose(request, n)
 
 
+@runtime_checkable
+class TextGenerator(Protocol):
+    """Any object that answers a text with a text: a client of your own, or a function's wrapper."""
+
+    def generate(self, prompt: str) -> str:
+        """The answer to a prompt."""
+        ...
+
+
+class TextDesigner:
+    """A `TextGenerator` as a designer: it is asked once for each proposal, the whole chat as one
+    text.
+    """
+
+    def __init__(self, generator: TextGenerator) -> None:
+        self._generator = generator
+
+    @property
+    def name(self) -> str:
+        """What records call the model: its own name, or that of its class."""
+        return str(getattr(self._generator, "name", type(self._generator).__name__))
+
+    @property
+    def abilities(self) -> Abilities:
+        """It writes Python; nothing else is known of it."""
+        return Abilities()
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        """Write n proposals to one request."""
+        prompt = "\n\n".join(message["content"] for message in request.messages)
+        proposals = []
+        for _ in range(n):
+            text = self._generator.generate(prompt)
+            if not isinstance(text, str):
+                raise LlmError(
+                    f"generate(prompt) of {self.name} answered {type(text).__name__}; "
+                    "let it return the model's text"
+                )
+            proposals.append(Proposal(text, model=self.name, request=request))
+        return proposals
+
+
 def as_designer(given: object) -> Designer:
-    """The object itself if it is a `Designer`; a mere `Writer` gets the default abilities."""
+    """The object itself if it is a `Designer`; a mere `Writer` gets the default abilities, and one
+    that only has `generate(prompt)` is asked by that.
+    """
     if isinstance(given, Designer):
         return given
     if isinstance(given, Writer):
         return PlainDesigner(given)
+    if isinstance(given, TextGenerator):
+        return TextDesigner(given)
     kind = type(given).__name__
-    raise LlmError(f"{kind} is not a designer; give an object with a name and propose(request, n)")
+    raise LlmError(
+        f"{kind} is not a designer; give an object with generate(prompt), "
+        "or with a name and propose(request, n)"
+    )

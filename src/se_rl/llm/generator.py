@@ -18,6 +18,7 @@ from se_rl.llm.backends import (
     LlmError,
     Proposal,
     Request,
+    TextGenerator,
     as_designer,
 )
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
@@ -200,13 +201,13 @@ class GenerationError(LlmError):
 class LLMComponentGenerator:
     """One call per module: each returns the source of a valid one, or raises `GenerationError`.
 
-    `designer` is a model's name, a folder or any `Designer`; `candidates` are asked for at once and
-    the first valid one wins.
+    `designer` is a model's name, a folder, any `Designer`, or an object with `generate(prompt)`;
+    `candidates` are asked for at once and the first valid one wins.
     """
 
     def __init__(
         self,
-        designer: Designer | str = "smollm2",
+        designer: Designer | TextGenerator | str = "smollm2",
         validator: Validator | None = None,
         *,
         candidates: int = 4,
@@ -254,7 +255,7 @@ class LLMComponentGenerator:
 
 
 def open_designer(
-    designer: Designer | str,
+    designer: Designer | TextGenerator | str,
     *,
     threads: int | None = None,
     prices: tuple[float, float] = (0.0, 0.0),
@@ -285,10 +286,7 @@ def open_designer(
 
 @contextmanager
 def _same_threads() -> Iterator[None]:
-    """Keep torch's threads: the kernels that record steps for validation set those of OpenMP.
-
-    A model would spin on them.
-    """
+    """Keep torch's threads: kernels that record steps set OpenMP's, and a model would spin."""
     import torch
 
     threads = torch.get_num_threads()

@@ -72,9 +72,9 @@ class ImaginationConfig:
 class LLM4Imagine:
     """Mixes real windows with imagined ones.
 
-    `llm_interface` designs the function that imagines: an `ImaginationWriter`, a `Designer` or a
-    model's name; None takes the hand-written function. `source` is a design that exists already.
-    `sandbox` is by default the one that validators use.
+    `llm_interface` designs the function that imagines: an `ImaginationWriter`, a `Designer`, an
+    object with `generate(prompt)` or a model's name; None takes the hand-written function. `source`
+    is a design that exists already. `sandbox` is by default the one that validators use.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ def _of_arrays(data: npt.NDArray[Any]) -> Bars:
 
 
 def _of_sessions(data: Any) -> Bars:
-    from se_rl.environments.execution_env import as_market_data
+    from se_rl.data.given import as_market_data
 
     market = as_market_data(data)
     volume = np.zeros(market.shape) if market.volume is None else market.volume

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 from se_rl.records.enhancement import KitUse
 from se_rl.records.fraud import FraudCheck
 from se_rl.records.gains import UNKNOWN, Bounds, Gain, ScoreSummary
 from se_rl.records.method_rows import MethodRow, SimulatedRow
 from se_rl.records.module_use import ModuleCredit, ModuleUse
+from se_rl.records.plain import to_plain
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 RESULTS_VERSION = 1
 """The form of results.json that this se-rl writes; a file without `schema_version` has this form
@@ -42,6 +46,12 @@ VALIDATION_DAYS = "validation days"
 TWAP = "TWAP"
 BOUND = "foresight bound"
 """The row that knows the future: a bound, not a policy."""
+
+FRAME_COLUMNS = (
+    *("method", "PA", "PA_std", "WR", "GLR", "AFI"),
+    *("over_TWAP", "over_TWAP_low", "over_TWAP_high", "score"),
+)
+"""What `RunResults.to_frame` has, a method a row."""
 
 
 @dataclass(frozen=True)
@@ -238,6 +248,26 @@ class RunResults:
     def is_accepted(self) -> bool:
         """Whether the search found a design that took the default's place."""
         return self.outcome == ACCEPTED
+
+    def __getitem__(self, name: str) -> Any:
+        """A part by its key, as results.json holds it: `results["final_metrics"]["PA"]`."""
+        if name not in {field.name for field in fields(self)}:
+            raise KeyError(name)
+        return to_plain(getattr(self, name))
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table of methods: one row per method, on the days that `measured_on` names, in bps."""
+        import pandas as pd
+
+        rows = []
+        for name, row in self.baselines.items():
+            gain = row.over_TWAP
+            known = {"method": name, "PA": row.PA, "PA_std": row.PA_std, "WR": row.WR}
+            known |= {"GLR": row.GLR, "AFI": row.AFI, "over_TWAP": gain.mean}
+            known |= {"over_TWAP_low": gain.ci95[0], "over_TWAP_high": gain.ci95[1]}
+            known |= {"score": row.score.mean if row.score else math.nan}
+            rows.append(known)
+        return pd.DataFrame(rows, columns=list(FRAME_COLUMNS)).set_index("method")
 
     def finalist(self, name: str) -> FinalistRow | None:
         """How a design stands at the last rung; None where it did not come so far."""

@@ -1,0 +1,50 @@
+"""The public names as type checkers see them; `__init__.py` loads each on first use."""
+
+from se_rl.baselines.settings import BaselinesConfig as BaselinesConfig
+from se_rl.baselines.table import run_baselines as run_baselines
+from se_rl.core.financial_metrics import FinancialMetricsCalculator as FinancialMetricsCalculator
+from se_rl.core.framework import SERLConfig as SERLConfig
+from se_rl.core.framework import SERLFramework as SERLFramework
+from se_rl.core.inner_loop import SERLTrainingLoop as SERLTrainingLoop
+from se_rl.core.inner_loop import TrainingLoopConfig as TrainingLoopConfig
+from se_rl.data.catalog import load_dataset as load_dataset
+from se_rl.data.features import OBSERVATION_FIELDS as OBSERVATION_FIELDS
+from se_rl.data.market_data import DataError as DataError
+from se_rl.data.market_data import MarketData as MarketData
+from se_rl.data.pipeline import FinancialDataPipeline as FinancialDataPipeline
+from se_rl.data.synthetic import SyntheticConfig as SyntheticConfig
+from se_rl.data.synthetic import synthetic_market as synthetic_market
+from se_rl.environments.dynamic_env import DynamicEnvironment as DynamicEnvironment
+from se_rl.environments.dynamic_env import DynamicVectorEnv as DynamicVectorEnv
+from se_rl.environments.dynamic_world import DynamicWorld as DynamicWorld
+from se_rl.environments.execution_env import ExecutionEnvConfig as ExecutionEnvConfig
+from se_rl.environments.execution_env import ExecutionEnvironment as ExecutionEnvironment
+from se_rl.environments.limit_order_book import LimitOrderBook as LimitOrderBook
+from se_rl.environments.limit_order_book import Order as Order
+from se_rl.environments.limit_order_book import OrderSide as OrderSide
+from se_rl.environments.limit_order_book import OrderType as OrderType
+from se_rl.environments.limit_order_book import Trade as Trade
+from se_rl.environments.multi_agent_env import MultiAgentEnvironment as MultiAgentEnvironment
+from se_rl.environments.static_env import StaticEnvironment as StaticEnvironment
+from se_rl.environments.static_env import StaticVectorEnv as StaticVectorEnv
+from se_rl.environments.static_world import StaticWorld as StaticWorld
+from se_rl.llm.code_validator import CodeValidator as CodeValidator
+from se_rl.llm.generator import LLMComponentGenerator as LLMComponentGenerator
+from se_rl.llm.imagination import ImaginationConfig as ImaginationConfig
+from se_rl.llm.imagination import LLM4Imagine as LLM4Imagine
+from se_rl.llm.low_level_enhancement import LoRAConfig as LoRAConfig
+from se_rl.llm.low_level_enhancement import LowLevelEnhancement as LowLevelEnhancement
+from se_rl.market.profile import PROFILE_RANGES as PROFILE_RANGES
+from se_rl.market.profile import MarketProfile as MarketProfile
+from se_rl.modules.contracts import REWARD_FIELDS as REWARD_FIELDS
+from se_rl.modules.defaults import Modules as Modules
+from se_rl.records.results import RunResults as RunResults
+from se_rl.records.settings import RunConfig as RunConfig
+from se_rl.records.settings import preset as preset
+from se_rl.rl.ppo_agent import PPOAgent as PPOAgent
+from se_rl.rl.ppo_agent import PPOConfig as PPOConfig
+from se_rl.rl.trainer import TrainConfig as TrainConfig
+from se_rl.rl.trainer import train as train
+from se_rl.scoring.execution import execute as execute
+
+__version__: str

@@ -1,0 +1,1 @@
+"""What users of the package need beside it."""
