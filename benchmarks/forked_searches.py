@@ -9,11 +9,9 @@ autograd or a GPU any more.
 from __future__ import annotations
 
 import math
-import multiprocessing
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from multiprocessing.pool import Pool
 from typing import Any
 
 from torch import Tensor
@@ -22,7 +20,6 @@ from se_rl.llm.adapters import LoraSettings
 from se_rl.llm.backends import Abilities, Proposal, Request, TrainableDesigner
 from se_rl.llm.code_validator import ValidationResult, recorded_steps
 from se_rl.modules.derivation import derivation
-from se_rl.modules.errors import one_line
 from se_rl.modules.runtime_check import probe
 from se_rl.modules.static_check import check_source
 from se_rl.records.archive import Archive
@@ -30,30 +27,14 @@ from se_rl.records.entries import Evaluation
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.scoring.score import Array, ScoreRule, difference
-from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, outcome_of
+from se_rl_benchmarks.many_trainings import Job, Workshop
+from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
 FRESH_SEED = 1000
 """The first of the training seeds that no search uses."""
 FRESH_TRAININGS = 5
 TURN = threading.RLock()
 """Held by the one search that runs torch in this process: the model's and the modules' trials."""
-
-
-class TimeIsOver(Exception):
-    """A search is given up."""
-
-
-def outcomes(pool: Pool, jobs: Sequence[Job], deadline: float = math.inf) -> Iterator[Outcome]:
-    """What the jobs come to, in their order; a design that raises an error has it as its reason."""
-    waiting = [pool.apply_async(outcome_of, (job,)) for job in jobs]
-    for job, one in zip(jobs, waiting, strict=True):
-        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        try:
-            yield one.get(left)
-        except multiprocessing.TimeoutError:
-            raise TimeIsOver from None
-        except Exception as error:
-            yield Outcome(job, {}, 0.0, (), one_line(error, job.design))
 
 
 class ForkedEvaluator:
@@ -65,14 +46,14 @@ class ForkedEvaluator:
     def __init__(
         self,
         workshop: Workshop,
-        pool: Pool,
+        shared: SharedTrainings,
         archive: Archive,
         *,
         worlds: str = "both",
         deadline: float = math.inf,
     ) -> None:
         self.workshop = workshop
-        self.pool = pool
+        self.shared = shared
         self.archive = archive
         self.worlds = worlds
         self.deadline = deadline
@@ -101,7 +82,7 @@ class ForkedEvaluator:
             name = job.candidate.id
             asked.append(Job(name, rung.work, job.seed, sources, self.worlds, rung.index))
         self.trainings += len(asked)
-        found = outcomes(self.pool, asked, self.deadline)
+        found = self.shared.outcomes(asked, self.deadline)
         for job, outcome in zip(jobs, found, strict=True):
             place = f"{job.candidate.id} {job.rung.index} {job.seed}"
             self._scores[place] = dict(outcome.scores)
@@ -129,22 +110,19 @@ class SealedComparison:
     The default's own trainings serve all designs; they begin at once.
     """
 
-    def __init__(self, workshop: Workshop, pool: Pool, work: float) -> None:
+    def __init__(self, workshop: Workshop, shared: SharedTrainings, work: float) -> None:
         self._workshop = workshop
-        self._pool = pool
+        self._shared = shared
         self._work = work
-        self._default = pool.map_async(outcome_of, self._jobs({}), chunksize=1)
+        for job in self._jobs({}):
+            shared.start(job)
 
     def over_default(
         self, sources: Mapping[str, str], deadline: float = math.inf
     ) -> tuple[float, tuple[float, float]]:
         """Mean and interval of the difference in score; NaN for a design that cannot be trained."""
-        own = list(outcomes(self._pool, self._jobs(sources), deadline))
-        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        try:
-            default = self._default.get(left)
-        except multiprocessing.TimeoutError:
-            raise TimeIsOver from None
+        own = list(self._shared.outcomes(self._jobs(sources), deadline))
+        default = list(self._shared.outcomes(self._jobs({}), deadline))
         if any(one.reason for one in own):
             return math.nan, (math.nan, math.nan)
         rule = ScoreRule.of(self._workshop.config)

@@ -38,10 +38,10 @@ from se_rl_benchmarks.forked_searches import (
     ForkedEvaluator,
     GrammaticalValidator,
     SealedComparison,
-    TimeIsOver,
 )
 from se_rl_benchmarks.many_trainings import Workshop, open_pool
 from se_rl_benchmarks.multi_page import VARIANTS, MultiRow, by_module, by_variant, page
+from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
 
 @settings
@@ -71,13 +71,17 @@ class Books(Workshop):
 
 
 def search_once(
-    workshop: Workshop, pool: Any, config: PartOfScenario, folder: Path, deadline: float
+    workshop: Workshop,
+    trainings: SharedTrainings,
+    config: PartOfScenario,
+    folder: Path,
+    deadline: float,
 ) -> tuple[MultiRow, Mapping[str, str]]:
     """One search from its first scan to its champion; and the champion's sources."""
     started = time.monotonic()
     folder.mkdir(parents=True)
     with Archive.open(folder / "archive.sqlite") as archive:
-        evaluator = ForkedEvaluator(workshop, pool, archive, deadline=deadline)
+        evaluator = ForkedEvaluator(workshop, trainings, archive, deadline=deadline)
         designers = Designers(config.llm, archive, GrammaticalValidator(), seed=config.seed)
         search = Search(config, archive, evaluator, designers, make_kit(config))
         evolve(search)
@@ -100,14 +104,14 @@ def search_once(
 def run_variant(
     sealed: SealedComparison,
     workshop: Workshop,
-    pool: Any,
+    trainings: SharedTrainings,
     config: PartOfScenario,
     folder: Path,
     deadline: float,
 ) -> MultiRow | None:
     """A search and its champion on sealed days; None where time is over before that."""
     try:
-        row, sources = search_once(workshop, pool, config, folder, deadline)
+        row, sources = search_once(workshop, trainings, config, folder, deadline)
         if row.champion:
             mean, interval = sealed.over_default(sources, deadline)
             row = replace(row, over_default=mean, ci95=interval)
@@ -159,12 +163,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_pool(workshop, options.workers) as pool,
         ThreadPoolExecutor(len(VARIANTS) + 1) as threads,
     ):
-        sealed = SealedComparison(workshop, pool, workshop.config.rungs.last.work)
+        trainings = SharedTrainings(pool)
+        sealed = SealedComparison(workshop, trainings, workshop.config.rungs.last.work)
         silent = threads.submit(sealed.over_default, {"communication": SILENCE})
         waiting: list[Future[MultiRow | None]] = []
         for number, config in enumerate(configs):
             folder = Path(place) / str(number)
-            one = (sealed, workshop, pool, config, folder, deadline)
+            one = (sealed, workshop, trainings, config, folder, deadline)
             waiting.append(threads.submit(run_variant, *one))
         for begun in waiting:
             row = begun.result()

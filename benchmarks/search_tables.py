@@ -2,14 +2,15 @@
 
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/search_tables.py
         [--arms full local random] [--seeds 5] [--preset standard] [--data SET] [--packed FILE.npz]
-        [--device cuda] [--minutes 8] [--resume] [--out FOLDER]
+        [--device cuda] [--minutes 8] [--resume] [--kept FOLDER] [--out FOLDER]
     python benchmarks/search_tables.py --champions FOLDER/champions.jsonl --data OTHER_SET
 
 Each search is the run's own: proposer, model, ladder, finals; its trainings go to forked processes
-without a lock (see `forked_searches`). An arm is a variation of the settings; `local+no-imagine` is
-two at once. Writes search.json, search.md and champions.jsonl after every search, stops by the
-clock; `--resume` makes only those searches that search.json does not have. `--champions` scores
-stored champions unchanged on the test days of another set.
+without a lock (see `forked_searches`), each made once however many searches ask for it. An arm is a
+variation of the settings; `local+no-imagine` is two at once. Writes search.json, search.md and
+champions.jsonl after every search, stops by the clock; `--resume` makes only those searches that
+search.json does not have, and with `--kept` those that were not finished find their trainings
+again. `--champions` scores stored champions unchanged on the test days of another set.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from multiprocessing.pool import Pool
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +41,12 @@ from se_rl_benchmarks.forked_searches import (
     GrammaticalValidator,
     SealedComparison,
     TakenInTurns,
-    TimeIsOver,
 )
 from se_rl_benchmarks.many_trainings import Workshop, open_pool
 from se_rl_benchmarks.packed_sets import known_set
 from se_rl_benchmarks.search_page import CarriedRow, SearchRow
 from se_rl_benchmarks.search_results import Champion, Results, champions_of
+from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
 VARIATIONS: Mapping[str, Mapping[str, Any]] = {
     **{arm: {"arm": arm} for arm in ARMS},
@@ -74,7 +74,7 @@ class Searches:
     """What all searches of one table share."""
 
     workshop: Workshop
-    pool: Pool
+    trainings: SharedTrainings
     sealed: SealedComparison
     designer: TrainableDesigner | None
     deadline: float
@@ -90,7 +90,11 @@ class Searches:
         folder.mkdir(parents=True)
         with Archive.open(folder / "archive.sqlite") as archive:
             evaluator = ForkedEvaluator(
-                self.workshop, self.pool, archive, worlds=config.worlds, deadline=self.deadline
+                self.workshop,
+                self.trainings,
+                archive,
+                worlds=config.worlds,
+                deadline=self.deadline,
             )
             designers = Designers(
                 config.llm,
@@ -194,6 +198,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--at-once", type=int, default=8, help="searches at a time")
     parser.add_argument("--resume", action="store_true", help="keep what search.json has")
+    parser.add_argument("--kept", type=Path, help="folder of trainings, for calls that follow")
     parser.add_argument("--champions", type=Path, help="score the champions of this file instead")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     return parser.parse_args(arguments)
@@ -214,11 +219,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tempfile.TemporaryDirectory() as place,
         open_pool(workshop, options.workers) as pool,
     ):
-        sealed = SealedComparison(workshop, pool, workshop.config.rungs.last.work)
+        trainings = SharedTrainings(pool, options.kept, config=workshop.config)
+        sealed = SealedComparison(workshop, trainings, workshop.config.rungs.last.work)
         designer = None
         if any(varied(config, arm, 0).asks_model for arm in options.arms):
             designer = TakenInTurns(LocalDesigner(options.llm, threads=1, device=options.device))
-        shared = Searches(workshop, pool, sealed, designer, deadline, Path(place))
+        shared = Searches(workshop, trainings, sealed, designer, deadline, Path(place))
         late = make(shared, results, options)
     results.write()
     print((options.out / "search.md").read_text(), f"not finished: {late}")

@@ -10,23 +10,23 @@ from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from se_rl.llm.backends import Abilities, Proposal, Request
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import DEFAULT, Candidate
 from se_rl.records.settings import preset
-from se_rl_benchmarks import forked_searches, search_tables
+from se_rl_benchmarks import forked_searches, search_tables, shared_trainings
 from se_rl_benchmarks.forked_searches import (
     ForkedEvaluator,
     GrammaticalValidator,
     TakenInTurns,
-    TimeIsOver,
-    outcomes,
 )
 from se_rl_benchmarks.many_trainings import Job, Outcome
 from se_rl_benchmarks.search_page import CarriedRow, SearchRow, differences
 from se_rl_benchmarks.search_results import Results, champions_of
+from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
 
 def row(arm: str, seed: int, gain: float) -> SearchRow:
@@ -95,15 +95,41 @@ def test_the_deadline_ends_a_batch_and_an_error_is_a_reason(
         time.sleep(0.0 if job.design == "quick" else 0.3)
         return Outcome(job, {}, 0.0, ())
 
-    monkeypatch.setattr(forked_searches, "outcome_of", done)
+    monkeypatch.setattr(shared_trainings, "outcome_of", done)
     with ThreadPool(1) as pool:
-        found = list(outcomes(pool, [Job("broken", 1.0, 0), Job("quick", 1.0, 0)]))
+        trainings = SharedTrainings(pool)
+        found = list(trainings.outcomes([Job("broken", 1.0, 0), Job("quick", 1.0, 1)]))
         assert "no such layer" in found[0].reason and not found[1].reason
         with pytest.raises(TimeIsOver):
-            list(outcomes(pool, [Job("slow", 1.0, 0)], time.monotonic() + 0.05))
+            list(trainings.outcomes([Job("slow", 1.0, 2)], time.monotonic() + 0.05))
     late = ForkedEvaluator(cast(Any, None), cast(Any, None), cast(Any, None), deadline=-math.inf)
     with pytest.raises(TimeIsOver):
         list(late.evaluate([]))
+
+
+def test_a_training_is_made_once_and_kept_for_later_calls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    made = []
+
+    def done(job: Job) -> Outcome:
+        made.append(job)
+        return Outcome(job, {"history": np.arange(3.0)}, 2.5, (0.5, 0.25), "")
+
+    monkeypatch.setattr(shared_trainings, "outcome_of", done)
+    jobs = [Job("one", 1.0, 0, {"reward": "text"}), Job("other name", 1.0, 0, {"reward": "text"})]
+    unlike = [Job("one", 1.0, 1), Job("one", 2.0, 1), Job("one", 1.0, 1, rung=-1)]
+    with ThreadPool(2) as pool:
+        first = SharedTrainings(pool, tmp_path, config=preset("tiny"))
+        list(first.outcomes(jobs))
+        assert len(made) == 1
+        list(first.outcomes(unlike))
+        assert len(made) == 4
+        (again,) = SharedTrainings(pool, tmp_path, config=preset("tiny")).outcomes(jobs[:1])
+        assert len(made) == 4 and again.scores["history"].tolist() == [0.0, 1.0, 2.0]
+        assert (again.seconds, again.alpha, again.reason) == (2.5, (0.5, 0.25), "")
+        list(SharedTrainings(pool, tmp_path, config=preset("quick")).outcomes(jobs[:1]))
+        assert len(made) == 5
 
 
 def test_searches_that_are_late_are_counted() -> None:
