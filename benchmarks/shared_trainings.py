@@ -90,9 +90,10 @@ class SharedTrainings:
 def store_outcome(path: Path, outcome: Outcome) -> None:
     """Write an outcome, whole or not at all."""
     told = {"seconds": outcome.seconds, "alpha": outcome.alpha, "reason": outcome.reason}
+    arrays = {**outcome.scores, _TOLD: np.array(json.dumps(told))}
     unfinished = path.with_suffix(".part")
     with unfinished.open("wb") as file:
-        np.savez(file, **{_TOLD: np.array(json.dumps(told))}, **outcome.scores)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
     unfinished.rename(path)
 
 
