@@ -1,11 +1,11 @@
 # make demo: a language model designs RL algorithms for order execution in about ten minutes, with a page. make test: the whole suite.
-# Both need only Python 3.11+ and make.
+# Both need only Python 3.11+ and make. make docs: the site in site/.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup setup-dev demo test bench clean
+.PHONY: setup setup-dev demo test docs bench clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@echo "installing development tools"
-	@$(PIP) --editable '.[baselines]' --requirement requirements-dev.txt
+	@$(PIP) --editable '.[baselines,docs]' --requirement requirements-dev.txt
 	@touch $@
 
 # The embedded model, and one tiny run that compiles the kernels and tries everything once: the last part of the installation.
@@ -38,6 +38,10 @@ test: setup-dev
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/pytest
 
+docs: setup-dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "site/index.html"
+
 bench: setup-dev
 	@$(BIN)/se-rl bench book
 	@$(BIN)/se-rl bench market
@@ -46,4 +50,4 @@ bench: setup-dev
 	@$(BIN)/se-rl bench sandbox
 
 clean:
-	rm -rf $(VENV) out build
+	rm -rf $(VENV) out build dist site
