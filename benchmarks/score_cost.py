@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -106,15 +107,15 @@ def measured(place: Path, *, designs: int, times: int) -> ScoreCost:
             apart = abs(grouped(history, policy) - in_one_batch(history, policy))
             ways: dict[str, list[float]] = {"grouped": [], "batch": []}
             for _ in range(times):
-                ways["grouped"].append(seconds(lambda p=policy: grouped(history, p)))
-                ways["batch"].append(seconds(lambda p=policy: in_one_batch(history, p)))
+                ways["grouped"].append(seconds(partial(grouped, history, policy)))
+                ways["batch"].append(seconds(partial(in_one_batch, history, policy)))
             medians = {way: float(np.median(found)) for way, found in ways.items()}
             played.append(PlayedDesign(name, medians["grouped"], medians["batch"], apart))
         check = 0.0
         for name in results.fraud_checks:
             own = [one for one in done if one.candidate == name and one.rung == last]
             candidate = stored.archive.candidate(name)
-            check += seconds(lambda c=candidate, o=own: check_design(run, c, o))
+            check += seconds(partial(check_design, run, candidate, own))
     minutes = results.times.minutes
     return ScoreCost(60.0 * minutes, len(done), len(results.fraud_checks), check, tuple(played))
 
