@@ -19,7 +19,6 @@ from se_rl.llm.ledger import read_answer, tokens_used
 from se_rl.llm.prompts import anonymous
 from se_rl.modules.static_check import check_source
 from se_rl.records.secrets import scrub
-from se_rl.report.run_designs import side_by_side
 from se_rl.sandbox.calls import printable
 
 MOST_SECONDS = 5.0
@@ -56,11 +55,6 @@ def bodies(text: str) -> None:
 def blocks(text: str) -> None:
     found = BlockEdits(BODY + "return step.news\n", "reward").read(text)
     assert found.source is None and "\n" not in found.reason
-
-
-def diffs(text: str) -> None:
-    left, _, right = text.partition("|")
-    assert len(list(side_by_side(left, right))) >= 1
 
 
 def lines(text: str) -> None:
@@ -103,8 +97,6 @@ SLOW: dict[str, tuple[Callable[[str], None], str]] = {
     "usage by the thousand": (bodies, filled('"prompt_tokens" ', LONG)),
     "blocks that never end": (blocks, filled("<<<<<<< SEARCH\na\n=======\n", LONG)),
     "a block that is everywhere": (blocks, f"<<<<<<< SEARCH\n{filled('a', LONG)}\n=======\n"),
-    "lines that differ": (diffs, filled("x\nl\n", 800) + "|" + filled("x\nr\n", 800)),
-    "lines in their thousands": (diffs, filled("a\n", LONG) + "|" + filled("b\n", LONG)),
     "a key's first letters": (lines, filled("aaaaaaaaa", ANSWER)),
     "letters of no width": (lines, filled("a\u200b", ANSWER)),
     "bearers": (lines, filled("Bearer ", LONG)),

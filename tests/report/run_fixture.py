@@ -165,8 +165,20 @@ def _stand(archive: Archive, name: str, rung: int, score: float) -> None:
     se = SE if score else 0.0
     bounds = (score - 1.96 * se, score + 1.96 * se)
     by_seed = (score,) * (1 + rung)
+    parts = {"specific": score + 0.1, "risk": -0.1, "small tick, 1-3 %": score}
     standing = StoredStanding(
-        name, rung, 1 + rung, score, se, bounds, by_seed, {"static": score, "dynamic": score}
+        name,
+        rung,
+        1 + rung,
+        score,
+        se,
+        bounds,
+        by_seed,
+        {"static": score, "dynamic": score},
+        gain=None if rung == 2 else score / 2,  # the parents of finalists did not come so far
+        gain_se=None if rung == 2 else SE,
+        by_part=parts,
+        part_se=dict.fromkeys(parts, 0.05),
     )
     archive.append("standing", standing.key, asdict(standing))
 
@@ -178,6 +190,7 @@ def _curve(level: float) -> list[dict[str, Any]]:
         alpha = 0.5 + (0.004 * (step - 24) if step > 24 else 0.0)
         gain = level * (1.0 - 0.9 ** (step + 1)) * 1e-3
         row = {"phase": phase, "work": 3.0 * step, "alpha": alpha, "beta": 1.0 - alpha}
+        row |= {"held_back": 1e3 * gain} if step in (20, 39) else {}
         row |= {"reward_static": gain} if phase != "dynamic" else {}
         rows.append(row | ({"reward_dynamic": 4 * gain - 1e-3} if phase != "static" else {}))
     return rows
@@ -439,7 +452,13 @@ def results(
         },
         "notes": ["prices are unadjusted"],
         "times": {"minutes": 4.2},
-        "by_day": {},
+        "by_day": {
+            "dates": [20240311, 20240312, 20240313],
+            "TWAP": [1.0, 2.0, 3.0],
+            OURS: [2.0, 1.5, 4.0],
+            "PPO strong": [1.5, 2.0, 3.0],
+            "foresight bound": [50.0, 60.0, 70.0],
+        },
         "version": "0.1.0",
         "code_hash": "c0de" * 8,
     }

@@ -7,13 +7,15 @@ from typing import Any
 
 import plotly.graph_objects as go
 import pytest
-from run_fixture import PER_ROUND, make_run
+from run_fixture import BEST, OURS, PER_ROUND, make_run, results
 
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, StoredStanding
 from se_rl.records.iterations import IterationSummary
 from se_rl.records.method_rows import SimulatedRow
-from se_rl.report import evolution_chart, run_charts
+from se_rl.records.plain import from_plain
+from se_rl.records.results import RunResults
+from se_rl.report import evolution_chart, run_charts, run_days, run_edits
 from se_rl.report.replay_chart import replay
 from se_rl.report.run_designs import Design, lineage, read_run
 
@@ -39,7 +41,9 @@ def test_the_evolution_chart_holds_every_design(ended: Path) -> None:
     assert traces["network"]["marker"]["symbol"][outlier] == "square-open"
     assert "below the chart" in traces["network"]["text"][outlier]
     assert min(traces["network"]["y"]) == traces["network"]["y"][outlier] > run.designs[13].gain
-    assert traces["held best"]["x"] == [0, 12, 24, 36]
+    held = traces["held best, as scored then"]
+    assert held["x"] == [0, 12, 24, 36] and held["y"] == [0.0, 0.06, 0.21, 0.41]
+    assert held["text"][2].endswith("+0.21 [+0.06, +0.36] bps then")
     line = lineage(run.designs, run.best)
     assert line[0] == run.designs[0].candidate.id and line[-1] == run.best
     assert (
@@ -89,3 +93,47 @@ def test_figures_without_numbers_are_drawn_without_them() -> None:
     nothing = StoredStanding("abc", 0, 1, 0.0, 0.0, (0.0, 0.0), (0.0,), {})
     alone = [Design(0, Candidate("abc", {}, DEFAULT), "default", nothing)]
     go.Figure(evolution_chart.evolution(alone, "abc", [])["data"])
+
+
+def test_what_edits_gained_is_read_where_both_stand(ended: Path) -> None:
+    with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
+        run = read_run(archive, None)
+    rows = run_edits.edit_rows(run.designs)
+    assert [row.design.number for row in rows] == list(range(3 * PER_ROUND, 0, -1))
+    best = next(row for row in rows if row.design.number == BEST)
+    assert best.design.rung == 2 and best.gain == pytest.approx(0.3)  # rung 1: (1.2 - 0.6) / 2
+    assert best.ci95 == pytest.approx((0.3 - 1.96 * 0.07, 0.3 + 1.96 * 0.07))
+    dots, means = run_edits.edit_gains(rows)[0]["data"]
+    scored = [row for row in rows if row.design.state == "scored"]
+    assert len(dots["x"]) == len(scored) and len(means["x"]) < len(scored)
+    assert run_edits.edit_gains([]) == []
+
+
+def test_every_scored_design_has_its_parts(ended: Path) -> None:
+    with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
+        run = read_run(archive, None)
+    table = run_edits.part_table(run.designs)
+    assert list(table.names) == ["specific", "risk", "small tick, 1-3 %"]
+    assert table.rows[0].design.number == BEST
+    specific = table.rows[0].cells[0]
+    assert specific.value == pytest.approx(0.6) and specific.tint < 1.0  # one very bad design
+    assert specific.ci95 == pytest.approx((0.6 - 0.098, 0.6 + 0.098))
+    assert len(table.rows) == sum(design.standing is not None for design in run.designs)
+
+
+def test_gains_of_days_are_over_twap_and_add_up() -> None:
+    summed, single = run_days.day_gains(from_plain(RunResults, results("abc")))
+    assert [trace["name"] for trace in summed["data"]] == [OURS, "PPO strong"]
+    assert summed["data"][0]["y"] == [1.0, 0.5, 1.5] and single["data"][0]["y"] == [1.0, -0.5, 1.0]
+    assert "ahead of TWAP on 2 of 3 days; its worst is 2024-03-12" in single["summary"]
+    assert run_days.day_gains(RunResults()) == []
+
+
+def test_all_learning_curves_lie_over_each_other(ended: Path) -> None:
+    with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
+        run = read_run(archive, None)
+        chart = run_days.all_curves(run)[0]
+    numbers = {number for trace in chart["data"] for number in trace["customdata"]}
+    assert numbers == {d.number for d in run.designs if d.state in ("scored", "default")}
+    best = next(trace for trace in chart["data"] if trace["name"] == "best design")
+    assert [x for x in best["x"] if x is not None] == [60.0, 117.0] * 3  # a curve for every rung

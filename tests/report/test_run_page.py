@@ -19,6 +19,7 @@ from se_rl.records.entries import Candidate, StoredStanding, design_id, sha256
 from se_rl.records.plain import from_plain
 from se_rl.records.results import NO_IMPROVEMENT, VALIDATION_DAYS, RunResults
 from se_rl.report import run_details
+from se_rl.report.page import packed_plotly
 from se_rl.report.page_numbers import interval, signed
 from se_rl.report.run_designs import Design
 from se_rl.report.run_page import run_page
@@ -79,7 +80,7 @@ def test_page_loads_nothing_from_elsewhere(page: str) -> None:
     assert not re.search(r"<(script|img|iframe|link)\b[^>]*\b(src|href)=", body(page))
     assert not re.search(r"@import|url\(\s*['\"]?(https?:)?//", body(page))
     assert "http" not in body(page).replace("http-equiv", "")
-    assert "default-src 'none'" in page and page.count("* plotly.js v") == 1
+    assert "default-src 'none'" in page and page.count(packed_plotly()) == 1
 
 
 def test_an_ended_run_gives_its_verdict_and_every_method(page: str, ended: Path) -> None:
@@ -136,6 +137,7 @@ def test_evidence_is_there(page: str) -> None:
         "tokens read 12,000 tokens written 7,500" in text
         and "rung 0 +0.70 · rung 1 +0.65 · rung 2 +0.60" in text
     )
+    assert "Score by part, every design" in text and "+0.60 [+0.50, +0.70] −0.10" in text
     assert "adapter-2" in text and "whole task −0.12 9 default" in text
     assert (
         "[user] Write a module for round 3." in text
@@ -266,7 +268,10 @@ def test_a_credit_is_among_the_facts_of_a_design() -> None:
         "a", 1, 3, 0.5, 0.1, (0.3, 0.7), (0.5,), {}, credits={"communication": (0.25, 0.125)}
     )
     design = Design(1, Candidate("a", {}, "edit"), "scored", standing)
-    assert ("credit", "communication +0.25 ± 0.12 bps against silence") in run_details.facts(design)
+    assert (
+        "credit",
+        "communication +0.25 [+0.01, +0.49] bps against silence",
+    ) in run_details.facts(design)
 
 
 def test_the_chips_say_what_is_tested(page: str) -> None:
@@ -284,7 +289,8 @@ def test_too_good_is_suspect() -> None:
 
 def test_every_figure_is_one_that_plotly_draws(page: str) -> None:
     drawn = figures(page)
-    assert len(drawn) == 9  # impact, evolution, two replays, three of training, two of progress
+    # days (2), impact, evolution, edits, two replays, curves, three of training, two of progress
+    assert len(drawn) == 13
     for figure in drawn:
         go.Figure(data=figure["data"], layout=figure["layout"])
     assert page.count('role="img" aria-label="') == len(drawn) and 'aria-label=""' not in page
@@ -298,3 +304,8 @@ def test_importing_the_page_stays_light() -> None:
         ).stdout
         == "set()\n"
     )
+
+
+def test_a_page_is_small(page: str) -> None:
+    """Three megabytes are allowed for a whole `standard` run."""
+    assert len(page.encode()) < 2.3e6

@@ -116,6 +116,7 @@ class Browser:
         )
         self.ask("Page.navigate", url=url)
         self.wait("Page.loadEventFired")
+        self.js("typeof drawn === 'undefined' ? 0 : drawn.then(() => 0)")  # charts come last
 
     def js(self, expression: str) -> Any:
         """The value of an expression on the page."""
@@ -168,6 +169,56 @@ def test_a_parent_in_the_panel_leads_to_it(browser: Browser) -> None:
     parent = browser.js("panel.querySelector('.link').textContent")
     browser.js("panel.querySelector('.link').click()")
     assert browser.js("panel.querySelector('h3').textContent") == f"Design {parent}"
+
+
+def test_filters_act_on_the_tables_and_the_tree(browser: Browser) -> None:
+    rows = "[...document.querySelectorAll('#edits tr[data-row]')].filter(row => !row.hidden).length"
+    assert browser.js(rows) == 36 and browser.js("tree.querySelectorAll('li').length") == 37
+    browser.js("filters[0].value = 'reward'; filters[0].dispatchEvent(new Event('input'))")
+    assert browser.js(rows) == 12 and browser.js("shown.textContent") == "12 of 37 designs"
+    assert browser.js("tree.querySelectorAll('.aside').length") > 0  # ancestors of other modules
+    browser.js("search.value = 'no such text'; search.dispatchEvent(new Event('input'))")
+    assert browser.js(rows) == 0 and "no design" in browser.js("tree.innerText")
+    browser.js("document.getElementById('reset').click()")
+    assert browser.js(rows) == 36 and browser.js("shown.textContent") == "37 of 37 designs"
+
+
+def test_any_two_designs_are_compared(browser: Browser) -> None:
+    text = browser.js("diff.innerText")
+    assert HOSTILE in text  # as text
+    browser.js("right.value = left.value; right.dispatchEvent(new Event('change'))")
+    assert "same design twice" in browser.js("diff.innerText")
+    browser.js("left.value = 0; left.dispatchEvent(new Event('change'))")
+    before = browser.js("diff.querySelector('h3').innerText")
+    assert "the default's |" in before or "none |" in before
+    browser.js("document.getElementById('swap').click()")
+    assert (
+        browser.js("right.value") == "0"
+        and browser.js("diff.querySelector('h3').innerText") != before
+    )
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("a\nb\nc", "a\nx\nc"),
+        ("", "a"),
+        ("a\nb", ""),
+        ("a\na\nb", "b\na\na"),
+        ("x\n" * 900, "y\n" * 900),
+    ],
+)
+def test_a_diff_holds_both_texts(browser: Browser, left: str, right: str) -> None:
+    texts = f"{json.dumps(left)}, {json.dumps(right)}"
+    rows = browser.js(f"sideBySide({texts})")
+    assert [old for old, _ in rows if old is not None] == left.split("\n")
+    assert [new for _, new in rows if new is not None] == right.split("\n")
+
+
+def test_an_edit_shows_the_lines_that_it_changed(browser: Browser) -> None:
+    places = "[...document.querySelectorAll('[data-change]')].map(place => place.innerText)"
+    assert all(browser.js(places))
+    assert any("haste =" in text for text in browser.js(places))
 
 
 def test_the_slider_moves_through_the_minutes(browser: Browser) -> None:

@@ -112,7 +112,8 @@ class StoredStanding:
     the trainings, `by_seed` are their scores and `training_seeds` their seeds; at the search rung
     those of the screen are among them. `gain` is the score less the first parent's at the same rung, `gain_se` its error
     on the same orders and seeds; both are None where the parent does not stand there. `by_part`
-    splits the score: gain and risk on history, every cell of simulated orders. `credits` has by
+    splits the score: gain and risk on history, every cell of simulated orders; `part_se` has their
+    errors, of orders and seeds. `credits` has by
     module what it is worth against its counterpart, and the error of that. The default itself
     stands at 0 for certain.
     """
@@ -130,6 +131,7 @@ class StoredStanding:
     by_part: Mapping[str, float] = field(default_factory=dict)
     training_seeds: tuple[int, ...] = ()
     credits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    part_se: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def key(self) -> str:

@@ -4,20 +4,19 @@ whom it came.
 
 from __future__ import annotations
 
-import html
+import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
 from se_rl.records.iterations import IterationSummary
 from se_rl.report.figures import COLOURS, GREY, Figure, axis, figure, lines, markers
-from se_rl.report.page_numbers import plain, signed
-from se_rl.report.run_designs import Design, lineage
+from se_rl.report.page_numbers import around, interval, signed
+from se_rl.report.run_designs import Design, as_hover, lineage
 
 MODULES = ("reward", "network", "imagination", "communication", "profiling", "")
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star")
 MARKS = {"not valid": "x", "training failed": "cross", "repeat": "circle-open-dot"}
 """States of a design without a score, and the mark of each."""
-HOVER_CHARACTERS = 160
 BELOW = ", below the chart"
 BEHIND = 1100
 """Where the legend lists the lines: after the designs."""
@@ -33,13 +32,14 @@ def evolution(
     without a score.
     """
     drawn = [design for design in designs if design.gain is not None]
-    floor, top = _reach([design.gain or 0.0 for design in drawn])
+    held = [step.score for step in iterations if math.isfinite(step.score)]
+    floor, top = _reach([*(design.gain or 0.0 for design in drawn), *held])
     places = {}
     for design in reversed(drawn):
         places[design.candidate.id] = (design.number, max(design.gain or 0.0, floor))
     pad = 0.12 * (top - floor)
     traces = [_edges(drawn, places), _line_of_best(designs, best, places), *_points(drawn, floor)]
-    traces += [_running_best(iterations, designs, places), *_failures(designs, floor - pad)]
+    traces += [_held_best(iterations, designs), *_failures(designs, floor - pad)]
     layout = {
         "height": 480,
         "hovermode": "closest",
@@ -82,14 +82,6 @@ def _reach(gains: Sequence[float]) -> tuple[float, float]:
     return floor, top if top - floor > 1e-9 else floor + 1.0
 
 
-def _hover(text: str) -> str:
-    """Text that plotly shows as it stands: no tags, no templates, not endless."""
-    line = " ".join(text.split())
-    if len(line) > HOVER_CHARACTERS:
-        line = line[: HOVER_CHARACTERS - 1] + "…"
-    return html.escape(line)
-
-
 def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
     """One trace for each module changed; the mark grows with the rung reached, and is hollow below
     the chart's end.
@@ -102,10 +94,10 @@ def _points(drawn: Sequence[Design], floor: float) -> list[Figure]:
         for design in own:
             gain = design.gain or 0.0
             is_below = gain < floor
-            score = f"{signed(design.gain)} ± {plain(design.se)} bps"
+            score = f"{signed(design.gain)} {interval(design.ci95)} bps"
             told = f"{design.label} · {score} · rung {design.rung}{BELOW if is_below else ''}"
             heights.append(max(gain, floor))
-            texts.append(_hover(told))
+            texts.append(as_hover(told))
             marks.append(f"{symbol}-open" if is_below else symbol)
             sizes.append(8 + 3 * min(max(design.rung, 0), 3))
         edge = {"width": 1, "color": "#ffffff"}
@@ -121,7 +113,7 @@ def _failures(designs: Sequence[Design], level: float) -> list[Figure]:
     for state, symbol in MARKS.items():
         own = [design for design in designs if design.state == state]
         numbers = [design.number for design in own]
-        texts = [_hover(f"{design.label} · {state}: {design.reason}") for design in own]
+        texts = [as_hover(f"{design.label} · {state}: {design.reason}") for design in own]
         marker = {"color": GREY, "symbol": symbol, "size": 8}
         trace = markers(state, numbers, [level] * len(own), text=texts, marker=marker)
         traces.append(trace | {"customdata": numbers, "hoverinfo": "text"})
@@ -151,20 +143,22 @@ def _line_of_best(designs: Sequence[Design], best: str, places: Places) -> Figur
     return _through("line of the best", points) | look
 
 
-def _running_best(
-    iterations: Sequence[IterationSummary], designs: Sequence[Design], places: Places
-) -> Figure:
-    """What the search held best after each iteration, as the scores stand now."""
-    points = []
+def _held_best(iterations: Sequence[IterationSummary], designs: Sequence[Design]) -> Figure:
+    """What the search held best after each iteration, with the score that it had then."""
+    points: list[tuple[int, float]] = []
+    texts = ["the default"]
     for step in iterations:
-        if step.best in places:
-            before = [d.number for d in designs if 0 < d.candidate.iteration <= step.iteration]
-            points.append((max(before, default=0), places[step.best][1]))
+        if not math.isfinite(step.score):
+            continue
+        before = [d.number for d in designs if 0 < d.candidate.iteration <= step.iteration]
+        points.append((max(before, default=0), step.score))
+        score = f"{signed(step.score)} {interval(around(step.score, step.se))} bps"
+        texts.append(as_hover(f"after iteration {step.iteration}: {step.best}, {score} then"))
     if points:
         points = [(0, 0.0), *points]
     line = {"color": COLOURS[0], "width": 2, "dash": "dot", "shape": "hv"}
-    look = {"hoverinfo": "skip", "line": line, "legendrank": BEHIND}
-    return _through("held best", points) | look
+    look = {"hoverinfo": "text", "text": texts, "line": line, "legendrank": BEHIND}
+    return _through("held best, as scored then", points) | look
 
 
 def _through(name: str, points: Sequence[tuple[int, float]]) -> Figure:

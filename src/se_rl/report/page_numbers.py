@@ -12,6 +12,8 @@ from datetime import date
 from se_rl.report.numbers import DASH, number
 
 SAME_BPS = 0.005  # prints as 0.00
+NORMAL_95 = 1.96
+"""Standard errors from a normal mean to the ends of its 95 % interval."""
 
 
 def plain(value: float | None, decimals: int = 2, *, scale: float = 1.0) -> str:
@@ -29,6 +31,12 @@ def interval(bounds: Sequence[float | None]) -> str:
     """[low, high] with signs; a dash where the days are too few for one."""
     low, high = (signed(bound) for bound in bounds)
     return DASH if DASH in (low, high) else f"[{low}, {high}]"
+
+
+def around(mean: float, se: float | None) -> tuple[float, float]:
+    """The 95 % interval of a mean of which only the standard error is stored; NaN without one."""
+    half = math.nan if se is None else NORMAL_95 * se
+    return mean - half, mean + half
 
 
 def known_bounds(bounds: Sequence[float | None]) -> tuple[float, float]:

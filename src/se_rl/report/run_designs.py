@@ -1,31 +1,33 @@
-"""What a run's archive says of its designs: how each ended, how it stands, where it came from, how
-it differs.
-"""
+"""What a run's archive says of its designs: how each ended, how it stands, where it came from."""
 
 from __future__ import annotations
 
+import html
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
-from itertools import zip_longest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from se_rl.modules.kinds import KINDS
 from se_rl.records.archive import Archive, ArchiveError
 from se_rl.records.entries import DEFAULT, REFERENCES, Candidate, Evaluation, Event, StoredStanding
+from se_rl.records.gains import UNKNOWN, Bounds
 from se_rl.records.iterations import IterationSummary
 from se_rl.records.plain import from_plain
 from se_rl.records.results import DataFacts, RunResults
 from se_rl.report.design_rows import best_design, highest_standings
-from se_rl.report.page_numbers import plain, signed
+from se_rl.report.page_numbers import around, interval, signed
+
+HOVER_CHARACTERS = 160
+"""Letters of a text that a chart shows beside the mouse."""
 
 
 @dataclass(frozen=True)
 class Design:
     """A design as the page shows it, with its stored standing at the highest rung that it reached.
 
-    `state` is one of default, scored, waiting, not valid, training failed, repeat.
+    `beside_parent` is its standing at the highest rung where its parent stands too. `state` is one
+    of default, scored, waiting, not valid, training failed, repeat.
     """
 
     number: int
@@ -33,6 +35,7 @@ class Design:
     state: str
     standing: StoredStanding | None = None
     reason: str = ""
+    beside_parent: StoredStanding | None = None
 
     @property
     def gain(self) -> float | None:
@@ -43,6 +46,11 @@ class Design:
     def se(self) -> float | None:
         """The standard error of that."""
         return self.standing.se if self.standing else None
+
+    @property
+    def ci95(self) -> Bounds:
+        """The 95 % interval of what it scores over the default."""
+        return self.standing.ci95 if self.standing else UNKNOWN
 
     @property
     def rung(self) -> int:
@@ -116,7 +124,9 @@ def read_run(archive: Archive, results: RunResults | None) -> RunRecord:
     dropped = {}
     for event in events["dropped"]:
         dropped[event.payload["candidate"]] = str(event.payload["reason"])
-    standings = highest_standings(archive.standings().values())
+    stored = archive.standings().values()
+    standings = highest_standings(stored)
+    beside_parents = highest_standings([one for one in stored if one.gain is not None])
     candidates = [
         candidate for candidate in archive.candidates() if candidate.operator not in REFERENCES
     ]
@@ -129,6 +139,8 @@ def read_run(archive: Archive, results: RunResults | None) -> RunRecord:
             standing=standings.get(candidate.id),
             dropped=dropped.get(candidate.id, ""),
         )
+        if design.state == "scored":
+            design = replace(design, beside_parent=beside_parents.get(candidate.id))
         designs.append(design)
     first = next((c.id for c in candidates if c.operator == DEFAULT), "")
     best = (results.best if results else "") or best_design(archive) or first
@@ -175,7 +187,7 @@ def credits_in_words(design: Design) -> str:
     for module, (credit, error) in known.items():
         counterpart = KINDS[module].counterpart if module in KINDS else None
         against = f" against {counterpart.name}" if counterpart else ""
-        parts.append(f"{module} {signed(credit)} ± {plain(error)} bps{against}")
+        parts.append(f"{module} {signed(credit)} {interval(around(credit, error))} bps{against}")
     return ", ".join(parts)
 
 
@@ -188,24 +200,9 @@ def lineage(designs: Sequence[Design], best: str) -> list[str]:
     return line[::-1]
 
 
-MOST_PAIRS_OF_LINES = 160_000
-"""Lines of one text times lines of the other, beyond which no diff is made."""
-
-
-def side_by_side(left: str, right: str) -> Iterator[tuple[str, str | None, str | None]]:
-    """Lines of two texts beside each other as (kind, left, right).
-
-    Kind is same or changed; a side that has no line there is None. Long texts are put
-    line beside line without a search for what they share: its cost grows with the cube.
-    """
-    old, new = left.splitlines(), right.splitlines()
-    if len(old) * len(new) > MOST_PAIRS_OF_LINES:
-        for before, after in zip_longest(old, new):
-            yield "changed" if before != after else "same", before, after
-        return
-    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        kind = "same" if tag == "equal" else "changed"
-        for row in range(max(b - a, d - c)):
-            before = old[a + row] if a + row < b else None
-            after = new[c + row] if c + row < d else None
-            yield kind, before, after
+def as_hover(text: str) -> str:
+    """Text that plotly shows as it stands: no tags, no templates, not endless."""
+    line = " ".join(text.split())
+    if len(line) > HOVER_CHARACTERS:
+        line = line[: HOVER_CHARACTERS - 1] + "…"
+    return html.escape(line)

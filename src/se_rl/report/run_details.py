@@ -7,11 +7,10 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from se_rl.bounded_reading import plain_json
 from se_rl.modules.kinds import KINDS
 from se_rl.records.enhancement import InstructionCredit
 from se_rl.records.entries import Evaluation
@@ -19,28 +18,17 @@ from se_rl.records.plain import from_plain
 from se_rl.records.results import RunResults
 from se_rl.report.design_rows import prompt_of
 from se_rl.report.evolution_chart import MARKS
-from se_rl.report.page_numbers import iso_date, plain, signed
+from se_rl.report.page_numbers import interval, iso_date, signed
 from se_rl.report.run_designs import (
-    MOST_PAIRS_OF_LINES,
     Design,
     RunRecord,
     credits_in_words,
-    side_by_side,
 )
 
 LOST = "(its file is lost or damaged)"
 WORLDS = {"static": "history", "dynamic": "simulated market"}
 Pairs = list[tuple[str, str]]
 """Facts as name and value."""
-
-
-@dataclass(frozen=True)
-class ModuleDiff:
-    """A module of the best design beside that of its parent, line by line."""
-
-    module: str
-    note: str
-    rows: Sequence[tuple[str, str | None, str | None]]
 
 
 @dataclass(frozen=True)
@@ -77,9 +65,21 @@ def panels(run: RunRecord, prompts: Mapping[str, str]) -> Mapping[str, Any]:
     return {
         "designs": [_panel(run, design, first) for design in run.designs],
         "sources": {sha: run.text(sha) or LOST for sha in sorted(hashes)},
+        "defaults": _default_sources(run),
         "prompts": prompts,
         "first": best.number if best else 0,
     }
+
+
+def _default_sources(run: RunRecord) -> Mapping[str, str]:
+    """What stands in a design's place for a module that it does not have; without a designed
+    imagination there is none.
+    """
+    names: dict[str, None] = {}
+    for design in run.designs:
+        names |= dict.fromkeys(design.candidate.modules)
+    known = [name for name in names if name in KINDS and name != "imagination"]
+    return {name: KINDS[name].default_source for name in known}
 
 
 def _panel(run: RunRecord, design: Design, first: Mapping[str, int]) -> Mapping[str, Any]:
@@ -87,6 +87,12 @@ def _panel(run: RunRecord, design: Design, first: Mapping[str, int]) -> Mapping[
     evaluations = [] if design.state == "repeat" else run.evaluations.get(candidate.id, [])
     return {
         "id": candidate.id,
+        "module": candidate.module,
+        "operator": candidate.operator,
+        "state": design.state,
+        "iteration": candidate.iteration,
+        "score": design.gain,
+        "scoreText": f"{signed(design.gain)} {interval(design.ci95)}",
         "facts": facts(design),
         "asked": asked(run, design),
         "scores": [_score_line(evaluation) for evaluation in evaluations],
@@ -108,7 +114,9 @@ def facts(design: Design) -> Pairs:
     candidate, is_scored = design.candidate, design.state == "scored"
     known = {
         "state": f"{design.state}, rung {design.rung}" if is_scored else design.state,
-        "over the default": f"{signed(design.gain)} ± {plain(design.se)} bps" if is_scored else "",
+        "over the default": f"{signed(design.gain)} {interval(design.ci95)} bps"
+        if is_scored
+        else "",
         "credit": credits_in_words(design),
         "reason": design.reason,
         "operator": candidate.operator,
@@ -141,44 +149,6 @@ def _score_line(evaluation: Evaluation) -> str:
     for name, value in evaluation.scores.items():
         scores.append(f"{name.replace('_', ' ')} {signed(value)}")
     return f"{place}, over TWAP: {', '.join(scores) or 'no score'}"
-
-
-def diffs(run: RunRecord) -> Iterator[ModuleDiff]:
-    """The best design beside its parent, one entry for each module that differs."""
-    best = run.design(run.best)
-    if best is None:
-        return
-    parents = best.candidate.parents
-    parent = run.design(parents[0]) if parents else None
-    old = parent.candidate.modules if parent else {}
-    new = best.candidate.modules
-    whose = f"its parent {parent.candidate.id}" if parent else "the default"
-    for name in sorted({*old, *new}):
-        if old.get(name) == new.get(name):
-            continue
-        left, right = _source(run, name, old.get(name)), _source(run, name, new.get(name))
-        kept = ""
-        if name not in old:
-            kept = ", which has the hand-written default" if left else ", which does without"
-        if len(left.splitlines()) * len(right.splitlines()) > MOST_PAIRS_OF_LINES:
-            kept += "; too long for a diff, line beside line"
-        yield ModuleDiff(name, f"on the left {whose}{kept}", list(side_by_side(left, right)))
-
-
-def _source(run: RunRecord, code_type: str, sha: str | None) -> str:
-    """A module's text; where it is not designed, that of the default."""
-    if not sha:  # without a designed imagination there is none
-        return "" if code_type == "imagination" else KINDS[code_type].default_source
-    return run.text(sha) or LOST
-
-
-def curve(run: RunRecord) -> Sequence[Mapping[str, Any]]:
-    """The rows of the best design's longest training."""
-    done = [e for e in run.evaluations.get(run.best, []) if e.ok and e.curve]
-    if not done:
-        return []
-    longest = max(done, key=lambda evaluation: (evaluation.rung, -evaluation.seed))
-    return plain_json(run.text(longest.curve) or "[]")
 
 
 def executions(run: RunRecord) -> Mapping[str, Mapping[str, Any]]:

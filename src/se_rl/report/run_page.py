@@ -25,9 +25,11 @@ from se_rl.report import run_details as details
 from se_rl.report.evolution_chart import evolution
 from se_rl.report.numbers import p_value
 from se_rl.report.page import render
-from se_rl.report.page_numbers import excludes_zero, interval, minus, plain, signed
+from se_rl.report.page_numbers import around, excludes_zero, interval, minus, plain, signed
 from se_rl.report.replay_chart import replay
+from se_rl.report.run_days import all_curves, day_gains, training_rows
 from se_rl.report.run_designs import RunRecord, lineage, read_run
+from se_rl.report.run_edits import edit_gains, edit_rows, part_table
 from se_rl.report.run_verdict import read_verdict
 
 UNLOCKED = ("none", "weak", "unsafe")
@@ -46,7 +48,13 @@ def run_page(folder: Path) -> str:
     with Archive.open(place.archive, read_only=True) as archive:
         page = render(
             "run.jinja",
-            filters={"signed": signed, "plain": plain, "interval": interval, "minus": minus},
+            filters={
+                "signed": signed,
+                "plain": plain,
+                "interval": interval,
+                "minus": minus,
+                "around": around,
+            },
             tests={"off_zero": excludes_zero},
             **_context(read_run(archive, results)),
         )
@@ -57,10 +65,11 @@ def _context(run: RunRecord) -> Mapping[str, Any]:
     """What the template is given."""
     results = run.results or RunResults()
     best, prompts = run.design(run.best), details.prompts(run)
+    edits, parts = edit_rows(run.designs), part_table(run.designs)
     dynamic = {
         size: dict(sorted(rows.items(), key=_rank)) for size, rows in results.dynamic.items()
     }
-    training = [*charts.training(details.curve(run)), *charts.learning(results.learning)]
+    training = [*charts.training(training_rows(run, run.best)), *charts.learning(results.learning)]
     return {
         "r": results,
         "data": run.data,
@@ -81,9 +90,16 @@ def _context(run: RunRecord) -> Mapping[str, Any]:
         "panels": _finite(details.panels(run, prompts)),
         "asked": details.asked(run, best) if best else [],
         "prompt": prompts.get(best.candidate.prompt, "") if best else "",
-        "diffs": list(details.diffs(run)),
+        "edits": edits,
+        "edit_chart": _finite(edit_gains(edits)),
+        "parts": parts,
+        "has_part_errors": any(
+            design.standing.part_se for design in run.designs if design.standing
+        ),
         "evolution": _finite(evolution(run.designs, run.best, run.iterations)),
         "training": _finite(training),
+        "curves": _finite(all_curves(run)),
+        "days": _finite(day_gains(results)),
         "impact": _finite(charts.impact(dynamic)),
         "progress": _finite(charts.progress(run.iterations)),
         "replays": _finite(_replays(run)),

@@ -198,6 +198,7 @@ class Ladder:
             dict(own.by_part),
             own.training_seeds,
             {module: (one.score, one.se) for module, one in credits.items()},
+            dict(own.part_se),
         )
 
     # how they stand

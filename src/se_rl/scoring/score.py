@@ -156,6 +156,11 @@ class Contributions:
         """The score with the errors of days, episodes and training seeds together."""
         return combined(self.score, [self.shared_order_error(), self.seed_error()])
 
+    @property
+    def se(self) -> float:
+        """The standard error of the score, from the same errors."""
+        return float(np.sqrt(self.shared_order_error().variance + self.seed_error().variance))
+
     def _stratum_errors(self) -> list[Component]:
         """A cell with a single episode is taken to vary as the others do."""
         cells = [

@@ -44,7 +44,7 @@ class Standing:
     `order_se` is the error from days and episodes that all trainings share, `spread` what single
     trainings are taken to differ by. `by_seed` are the scores of its trainings, whose seeds are
     `training_seeds`. `by_part` splits the score: `specific` and `risk` on history, each cell of
-    simulated orders.
+    simulated orders; `part_se` has the error of each.
     """
 
     candidate: str
@@ -58,6 +58,7 @@ class Standing:
     by_part: Mapping[str, float] = field(default_factory=dict)
     order_degrees: float = math.inf
     training_seeds: tuple[int, ...] = ()
+    part_se: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seeds(self) -> int:
@@ -98,6 +99,7 @@ def standing(
     found = difference(own, default, rule, cells=cells)
     error = found.shared_order_error()
     by_world = {world: part.score for world, part in found.by_world().items()}
+    parts = _parts(found, own, default, rule=rule)
     by_regime = {"all": found.score}
     for name, rows in regimes.items():
         by_regime[name] = _in_regime(own, default, rule=rule, rows=rows)
@@ -112,7 +114,8 @@ def standing(
         by_world,
         by_regime,
         by_seed=tuple(float(score) for score in found.by_training),
-        by_part=_parts(found, own, default, rule=rule),
+        by_part={name: part.score for name, part in parts.items()},
+        part_se={name: part.se for name, part in parts.items()},
         order_degrees=error.degrees,
         training_seeds=tuple(training_seeds),
     )
@@ -158,16 +161,15 @@ def leading(shrunk: Mapping[str, float], default: str) -> str:
 
 def _parts(
     found: Contributions, own: Sequence[Scores], default: Sequence[Scores], *, rule: ScoreRule
-) -> dict[str, float]:
+) -> dict[str, Contributions]:
     """The score's parts: on history the gain and what risk takes from it, then every cell."""
     parts = {}
     if "static" in found.by_world():
-        specific = difference(own, default, rule.on_history(risk=0.0)).score
+        specific = difference(own, default, rule.on_history(risk=0.0))
         parts["specific"] = specific
-        parts["risk"] = found.by_world()["static"].score - specific
-    for name, cell in found.cells().items():
-        parts[name] = cell.score
-    return parts
+        # pseudo-values of the whole less those of the gain are those of the risk
+        parts["risk"] = found.by_world()["static"].less(specific)
+    return parts | found.cells()
 
 
 def _in_regime(
