@@ -88,6 +88,8 @@ def make_run(
             archive.append(
                 "execution", f"execution {world}", _execution(ids[min(BEST, len(ids) - 1)], world)
             )
+        told = simulated_order(ids[min(BEST, len(ids) - 1)])
+        archive.append("simulated_order", "simulated order", told)
         if ended:
             archive.open_test(key="test", data_hash="fa8d015c" * 8, candidate=ids[BEST])
             archive.append(
@@ -459,6 +461,41 @@ def results(
             "PPO strong": [1.5, 2.0, 3.0],
             "foresight bound": [50.0, 60.0, 70.0],
         },
+        "order_details": order_details(),
         "version": "0.1.0",
         "code_hash": "c0de" * 8,
+    }
+
+
+def order_details() -> dict[str, Any]:
+    """The orders of our method as results state them."""
+    group = {"orders": 40, "PA": [-20.0, -5.0, 1.0, 6.0, 22.0], "ci95": [0.2, 1.8]}
+    buy_and_sell = [group | {"name": name, "over_TWAP": 1.0} for name in ("buy", "sell")]
+    symbols = [
+        group | {"name": f"S{number} {HOSTILE}", "over_TWAP": 0.1 * number} for number in range(30)
+    ]
+    band = {"steps": [1, 2], "left": [[0.2, 0.0], [0.3, 0.0], [0.4, 0.0], [0.5, 0.0], [0.7, 0.0]]}
+    return {
+        "method": OURS,
+        "groups": {"side": buy_and_sell, "symbol": symbols, "time of day": [buy_and_sell[0]]},
+        "inventory": {OURS: band},
+    }
+
+
+def simulated_order(candidate: str) -> dict[str, Any]:
+    """One simulated order of two steps, and one step after it, as the journal stores it."""
+    return {
+        "candidate": candidate,
+        "side": "sell",
+        "market": "small tick",
+        "size": 0.2,
+        "tick_bps": 2.0,
+        "mid": [0.0, -1.0, -4.0, -2.0],
+        "free": [0.0, 0.0, 1.0, 1.0],
+        "fill": [-1.0, None],
+        "traded": [1.0, 0.0],
+        "passive": [0.5, 0.0],
+        "left": [0.0, 0.0],
+        "ticks": [[-1, 1], [-2, 1], [-3, 2], [-1, 1]],
+        "lots": [[-5, 7], [-1, 2], [-3, 4], [-5, 6]],
     }

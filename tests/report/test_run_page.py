@@ -289,8 +289,9 @@ def test_too_good_is_suspect() -> None:
 
 def test_every_figure_is_one_that_plotly_draws(page: str) -> None:
     drawn = figures(page)
-    # days (2), impact, evolution, edits, two replays, curves, three of training, two of progress
-    assert len(drawn) == 13
+    # days (2), orders (3), impact, evolution, edits, a simulated order (2), two replays, curves,
+    # three of training, two of progress
+    assert len(drawn) == 18
     for figure in drawn:
         go.Figure(data=figure["data"], layout=figure["layout"])
     assert page.count('role="img" aria-label="') == len(drawn) and 'aria-label=""' not in page

@@ -13,17 +13,20 @@ import numpy.typing as npt
 from se_rl.baselines.learned import LearnedBaseline
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import BaselineTask, Fitted, run_baselines
+from se_rl.data.calendar import SessionGrid
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.records.method_rows import MethodRow, SimulatedRow
+from se_rl.records.order_details import InventoryBand, OrderDetails
 from se_rl.records.plain import from_plain, to_plain
-from se_rl.records.results import OURS, CheckRow
+from se_rl.records.results import OURS, TWAP, CheckRow
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl.scoring.final_test import over
 from se_rl.scoring.history_orders import HistoryOrders, scored_world
+from se_rl.scoring.order_groups import inventory_band, order_groups
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.score import Array, ScoreRule, Scores, contributions
@@ -55,6 +58,7 @@ class TestTable:
     paths: Mapping[str, Mapping[str, tuple[float, ...]]]
     notes: tuple[str, ...] = ()
     scores: Mapping[str, tuple[Scores, ...]] = field(default_factory=dict)
+    order_details: OrderDetails = field(default_factory=OrderDetails)
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class LearnedMethods:
         self.pa: dict[str, list[Array]] = {}
         self.specific_pa: dict[str, list[Array]] = {}
         self.scores: dict[str, tuple[Scores, ...]] = {}
+        self.inventory: dict[str, InventoryBand] = {}
+        self.grid: SessionGrid | None = None
 
     def __call__(
         self, task: BaselineTask, dataset: DataSet, fitted: Fitted
@@ -97,6 +103,7 @@ class LearnedMethods:
             seed=sealed_seed(self.seal, TEST_ORDERS),
         )
         agents = self.config.book_agents
+        self.grid = task.data.grid
         learned = []
         for name, seeds in self.policies.items():
             runs = tuple(play(world, orders, seed, agents=agents) for seed in seeds)
@@ -104,8 +111,17 @@ class LearnedMethods:
             self.pa[name] = [score.pa() for score in scores]
             self.specific_pa[name] = [score.specific_pa() for score in scores]
             self.scores[name] = tuple(drawn.scores(seed) for seed in seeds)
+            self.inventory[name] = inventory_band([run.record.forced_fills for run in runs])
             learned.append(LearnedBaseline(name, (), runs))
         return learned
+
+    def details(self, by_order: Mapping[str, npt.NDArray[Any]]) -> OrderDetails:
+        """What the orders of the best design did, or of the default where it was kept."""
+        if not self.policies or self.grid is None:
+            return OrderDetails()
+        method = next(iter(self.policies))
+        groups = order_groups(by_order, method, twap=TWAP, grid=self.grid)
+        return OrderDetails(method, groups, self.inventory)
 
 
 def history_table(
@@ -143,7 +159,7 @@ def history_table(
         _add_our_lead(found["methods"], learned, found["per_order"])
     kept = ("methods", "days", "orders", "checks", "by_day", "paths", "notes")
     tested = from_plain(TestTable, {name: found[name] for name in kept})
-    return replace(tested, scores=learned.scores)
+    return replace(tested, scores=learned.scores, order_details=learned.details(found["per_order"]))
 
 
 def _add_our_lead(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -263,6 +263,12 @@ class Run:
             lambda: self.training_pool.validation.execution(policy)
         )
         self.store_event("execution", key, {"candidate": name, **path})
+        replay = self.training_pool.with_retries(
+            lambda: self.training_pool.validation.simulated_order(policy)
+        )
+        if replay is not None:
+            told = to_plain(replace(replay, candidate=name))
+            self.store_event("simulated_order", key_of("simulated_order", name), told)
 
     def store_event(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:
         """Write an event to the journal unless it stands there, and hand it on; whether it is new."""

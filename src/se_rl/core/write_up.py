@@ -184,6 +184,7 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         checks=table.checks,
         by_day=table.by_day,
         paths=table.paths,
+        order_details=table.order_details,
         version=__version__,
         code_hash=run.code,
         times=RunTimes(round(used.minutes, 2)),

@@ -51,9 +51,10 @@ class ScriptedMarkets:
         self.shadow = shadow
         self.markets = self.pool.markets(1)
 
-    def beside(self) -> ScriptedMarkets:
-        """The same kinds of markets once more, to be run beside these."""
+    def beside(self, *, shadow: bool | None = None) -> ScriptedMarkets:
+        """The same kinds of markets once more, to be run beside these; with shadows if asked for."""
         other = copy(self)
+        other.shadow = self.shadow if shadow is None else shadow
         other.markets = self.pool.markets(1)
         return other
 
@@ -143,6 +144,17 @@ class ScriptedMarkets:
         answers = trade_bar(self.markets, wishes, drift=nothing, events=nothing)[1]
         self.markets.sim.state[:, at.BROKEN] = broken
         return self._own(answers)
+
+    def go_on(self) -> tuple[float, float]:
+        """One bar after the window's end, without drift or orders: the mids of the first market and
+        of its shadow, in currency.
+        """
+        still = np.zeros((1, self.markets.n), np.int64)
+        pace = self.markets.events_per_bar[None].copy()
+        bars = trade_bar(self.markets, self.wishes()[0], drift=still, events=pace)[0]
+        close = bars["close"][0] / 2.0  # mids are recorded in half ticks
+        ours, shadows = self.price(close[: self.count]), self.price(close[-self.count :])
+        return float(ours[0]), float(shadows[0])
 
     def run_without_orders(self, steps: int) -> dict[str, Int]:
         """The window from a fresh start with nobody executing: bars [step, market] by name."""

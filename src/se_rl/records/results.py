@@ -17,6 +17,7 @@ from se_rl.records.fraud import FraudCheck
 from se_rl.records.gains import UNKNOWN, Bounds, Gain, ScoreSummary
 from se_rl.records.method_rows import MethodRow, SimulatedRow
 from se_rl.records.module_use import ModuleCredit, ModuleUse
+from se_rl.records.order_details import OrderDetails
 from se_rl.records.plain import to_plain
 
 if TYPE_CHECKING:
@@ -239,6 +240,7 @@ class RunResults:
     score_by_day: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     by_day: Mapping[str, tuple[int | float, ...]] = field(default_factory=dict)
     paths: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    order_details: OrderDetails = field(default_factory=OrderDetails)
     version: str = ""
     code_hash: str = ""
     times: RunTimes = field(default_factory=RunTimes)

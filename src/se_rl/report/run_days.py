@@ -15,7 +15,7 @@ from se_rl.report.figures import COLOURS, DASHES, GREY, Figure, axis, figure, li
 from se_rl.report.page_numbers import iso_date, signed
 from se_rl.report.run_designs import Design, RunRecord, as_hover
 
-DAYS = axis("", type="category", nticks=8)
+DAYS = axis("", type="category", nticks=5)
 """An axis of trading days, without gaps for weekends."""
 Curve = Sequence[tuple[float, float]]
 """Work units, and the gain less risk over TWAP on held-back train orders, bps."""

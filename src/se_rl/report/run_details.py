@@ -14,6 +14,7 @@ from typing import Any
 from se_rl.modules.kinds import KINDS
 from se_rl.records.enhancement import InstructionCredit
 from se_rl.records.entries import Evaluation
+from se_rl.records.order_details import SimulatedReplay
 from se_rl.records.plain import from_plain
 from se_rl.records.results import RunResults
 from se_rl.report.design_rows import prompt_of
@@ -162,6 +163,15 @@ def executions(run: RunRecord) -> Mapping[str, Mapping[str, Any]]:
         world = WORLDS.get(payload["world"], payload["world"])
         found[f"{world}, {payload['side']} ({payload['candidate']})"] = payload
     return found
+
+
+def simulated_replay(run: RunRecord) -> SimulatedReplay:
+    """The simulated order that was recorded of the best design, else the latest one; empty where
+    there is none.
+    """
+    told = [event.payload for event in run.events.get("simulated_order", [])]
+    own = [payload for payload in told if payload.get("candidate") == run.best] or told
+    return from_plain(SimulatedReplay, own[-1]) if own else SimulatedReplay()
 
 
 def credits(run: RunRecord) -> Sequence[CreditRow]:

@@ -24,6 +24,7 @@ from se_rl.report import run_charts as charts
 from se_rl.report import run_details as details
 from se_rl.report.evolution_chart import evolution
 from se_rl.report.numbers import p_value
+from se_rl.report.order_charts import order_charts, simulated_order
 from se_rl.report.page import render
 from se_rl.report.page_numbers import around, excludes_zero, interval, minus, plain, signed
 from se_rl.report.replay_chart import replay
@@ -100,6 +101,8 @@ def _context(run: RunRecord) -> Mapping[str, Any]:
         "training": _finite(training),
         "curves": _finite(all_curves(run)),
         "days": _finite(day_gains(results)),
+        "orders": _finite(order_charts(results.order_details)),
+        "simulated_order": _finite(simulated_order(details.simulated_replay(run))),
         "impact": _finite(charts.impact(dynamic)),
         "progress": _finite(charts.progress(run.iterations)),
         "replays": _finite(_replays(run)),

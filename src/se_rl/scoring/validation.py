@@ -19,6 +19,7 @@ from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.costs import Costs
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.worlds import Episodes
+from se_rl.records.order_details import SimulatedReplay
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.fraud_trials import FraudTrials, HistoryTrial
@@ -26,6 +27,7 @@ from se_rl.scoring.history_orders import HistoryOrders, scored_world
 from se_rl.scoring.play import Open, play
 from se_rl.scoring.score import Array
 from se_rl.scoring.simulated_orders import SimulatedOrders
+from se_rl.scoring.simulated_replay import simulated_replay
 from se_rl.seal import seal_digest, sealed_seed
 
 SEARCH_MARKETS = "simulated markets of the search"
@@ -134,6 +136,15 @@ class Validation:
             "fill_price": float(run.record.net_price[0]),
             "benchmark_price": float(benchmark),
         }
+
+    def simulated_order(self, open_policy: Open) -> SimulatedReplay | None:
+        """One simulated order of the policy with its book, for people to look at; None where nothing
+        is simulated, or where the market broke.
+        """
+        if not self.config.weights["dynamic"]:
+            return None
+        world, episodes = self._episodes(self.config.rungs.screen).worlds[0]
+        return simulated_replay(world, episodes, open_policy)
 
     def fraud_trials(self) -> FraudTrials:
         """The plays of the fraud check, on the days and simulated orders of the last rung."""
