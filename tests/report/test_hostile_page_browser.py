@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from run_fixture import make_run
-from test_run_page_browser import CHROMIUM, NEWS, Browser
+from test_run_page_browser import CHROMIUM, Browser
 
 from se_rl.records.entries import key_of
 from se_rl.report.run_page import run_page
@@ -80,8 +80,7 @@ def test_no_text_of_a_stranger_is_run(tmp_path: Path, script: str) -> None:
         tab.js("new Promise(done => setTimeout(done, 300))")
         assert tab.js("window.taken === undefined")
         assert tab.js("document.querySelectorAll('img, svg[onload]').length") == 0
-        asked = {m["params"]["request"]["url"] for m in tab.heard if m["method"] == NEWS[-1]}
-        assert asked == {page.as_uri()}
+        assert tab.asked() == {page.as_uri()}
 
 
 @pytest.mark.parametrize("script", SCRIPTS[:2])

@@ -118,6 +118,11 @@ class Browser:
         self.wait("Page.loadEventFired")
         self.js("typeof drawn === 'undefined' ? 0 : drawn.then(() => 0)")  # charts come last
 
+    def asked(self) -> set[str]:
+        """The addresses that were asked for; what a page draws from its own data is none."""
+        requests = [m["params"]["request"]["url"] for m in self.heard if m["method"] == NEWS[-1]]
+        return {url for url in requests if not url.startswith("data:")}
+
     def js(self, expression: str) -> Any:
         """The value of an expression on the page."""
         answer = self.ask(
@@ -255,6 +260,5 @@ def test_a_phone_is_not_scrolled_sideways(browser: Browser) -> None:
 
 
 def test_nothing_complained_and_nothing_was_asked_of_the_network(browser: Browser) -> None:
-    asked = [m["params"]["request"]["url"] for m in browser.heard if m["method"] == NEWS[-1]]
-    assert set(asked) == {browser.js("location.href")}  # the page itself and nothing else
+    assert browser.asked() == {browser.js("location.href")}  # the page itself and nothing else
     assert [m for m in browser.heard if m["method"] != NEWS[-1]] == []
