@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from se_rl.config import ConfigError
+from se_rl.core import proposer
 from se_rl.core.budget import Budget
 from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
 from se_rl.core.iteration_summary import iteration_counts, what_moved
-from se_rl.core.operators import ADDED, Proposed
+from se_rl.core.operators import ADDED, Proposed, new_design
 from se_rl.core.proposer import FAILURE_REWARD, search_rng
 from se_rl.core.run import make_kit
 from se_rl.core.search import PLATEAU, Search
@@ -582,6 +583,28 @@ def test_each_later_iteration_begins_with_combinations(start: Start) -> None:
         for name in one.candidate.parents
     }
     assert operators - {"scan"}  # and builds on what earlier ones found
+
+
+def test_of_many_written_edits_those_are_trained_that_the_bank_expects_most_of(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gain(sources: Mapping[str, str], weights: Mapping[str, float]) -> float:
+        return float(sources["reward"])
+
+    monkeypatch.setattr(proposer, "expected", gain)
+    bench = start()
+    choice = {"module": "reward", "operator": "edit", "model": UNTOUCHED}
+    written = []
+    for place, (text, reason) in enumerate(
+        [("1", ""), ("9", "refused"), ("5", ""), ("5", ""), ("7", "")]
+    ):
+        sources = {"reward": text}
+        made = new_design(sources, "edit", (bench.search.default.id,), "reward", 2, place=place)
+        written.append(Proposed(replace(made, reason=reason), sources, choice))
+    chosen = bench.search.proposer._most_promising(written, 3)
+    assert [one.sources["reward"] for one in chosen] == ["1", "5", "7"]  # nothing twice
+    assert [one.candidate.place for one in chosen] == [0, 1, 2]
+    assert len(bench.search.proposer._most_promising(written, 5)) == 5  # the budget is kept
 
 
 def test_what_ablations_leave_out(start: Start) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from se_rl.core.known_designs import KnownDesigns
 from se_rl.core.model_free_operators import combine, draw_edits, drawn, scan, swap
 from se_rl.core.operators import OPERATORS, Plan, Proposed, ask
 from se_rl.core.parents import ParetoParents
-from se_rl.core.scan import SingleEdit, planned_scan
+from se_rl.core.scan import SingleEdit, planned_scan, uses_bank
 from se_rl.llm.editing import TriedEdit
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.prompts import module_text
@@ -22,6 +23,7 @@ from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import Candidate, design_id
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.ladder import Ladder
+from se_rl.scoring.prospects import expected
 
 FAILURE_REWARD = -0.3
 """What the bandit books for a design that gave no score or was not new, bps."""
@@ -30,6 +32,8 @@ SHOWN_FREE = 6
 """Earlier designs that a prompt has space for, under a grammar and without one."""
 SHOWN_EDITS = 8
 """Earlier edits that a prompt tells of."""
+WRITTEN = 3
+"""Edits that a model writes for each one that is trained, where the bank can choose among them."""
 CHANGES = (0.5, 0.3, 0.2)
 """How often an edit makes one, two or three choices anew."""
 
@@ -86,7 +90,26 @@ class Proposer:
             return draw_edits(plan, n, rng=rng, avoid=self.designs.versions(module))
         seed = int(search_rng(self.config.seed, iteration, 2, group).integers(2**31))
         writer = self.designers.writer(choice["model"])
-        return ask(plan, writer, n, seed=seed, avoid=self.designs.versions(module))
+        chooses = choice["operator"] == "edit" and writer.constrained and uses_bank(self.config)
+        wanted = n * WRITTEN if chooses else n
+        written = ask(plan, writer, wanted, seed=seed, avoid=self.designs.versions(module))
+        return self._most_promising(written, n) if chooses else written
+
+    def _most_promising(self, written: Sequence[Proposed], n: int) -> list[Proposed]:
+        """The n edits that the bank expects most of, in their order; new and valid ones first."""
+        known = set(self.designs.candidates)
+        worth: list[tuple[bool, float]] = []
+        for one in written:
+            is_new = not one.candidate.reason and one.candidate.id not in known
+            known.add(one.candidate.id)
+            gain = expected(one.sources, self.config.weights) if is_new else 0.0
+            worth.append((is_new, gain))
+        best = sorted(range(len(written)), key=lambda place: worth[place], reverse=True)[:n]
+        made = []
+        for place, chosen in enumerate(sorted(best)):
+            one = written[chosen]
+            made.append(replace(one, candidate=replace(one.candidate, place=place)))
+        return made
 
     def learn(self, designs: Sequence[Proposed], gains: Mapping[str, float]) -> None:
         """Book what each choice of a batch gained."""

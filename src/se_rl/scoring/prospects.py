@@ -37,10 +37,16 @@ class BankForesight:
         """The expected gain over the default; 0 for the default itself."""
         level = _level(rung)
         if (name, level) not in self._known:
-            words = bank_words(self.sources[name])
-            found = bank_surrogate().predict([words], level=level).score(self.weights)
-            self._known[name, level] = float(found[0])
+            self._known[name, level] = expected(self.sources[name], self.weights, level=level)
         return self._known[name, level]
+
+
+def expected(
+    sources: Mapping[str, str], weights: Mapping[str, float], *, level: int = LAST
+) -> float:
+    """What the bank expects a design to gain over the default, in bps."""
+    found = bank_surrogate().predict([bank_words(sources)], level=level)
+    return float(found.score(weights)[0])
 
 
 def _level(rung: Rung) -> int:
