@@ -21,6 +21,7 @@ from se_rl.commands.machine import add_bench, add_doctor, add_llm, add_market
 from se_rl.commands.parsing import FAILED, MISUSED, Parser
 from se_rl.commands.reports import add_compare, add_report, add_show
 from se_rl.commands.run import add_run
+from se_rl.commands.serving import add_serve
 from se_rl.commands.strangers import one_line_errors
 from se_rl.commands.tables import add_baselines, add_evaluate
 
@@ -38,6 +39,7 @@ VERBS = (
     add_score,
     add_replay,
     add_report,
+    add_serve,
     add_compare,
     add_experiment,
     add_baselines,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from se_rl.config import ConfigError
 
-READING = ("show", "report", "compare", "replay", "score", "evaluate")
+READING = ("show", "report", "serve", "compare", "replay", "score", "evaluate")
 """Verbs that begin with the folder or the policy file of a run."""
 TRACEBACK = "SE_RL_TRACEBACK"
 """The environment variable that shows where in the code a record was refused."""

@@ -37,9 +37,10 @@ UNLOCKED = ("none", "weak", "unsafe")
 """Words in a level of isolation that say that a model's source ran outside the sandbox."""
 
 
-def run_page(folder: Path) -> str:
-    """The page of the run in `folder`, from its archive and, where the run has ended,
-    its results.
+def run_page(folder: Path, *, live: str = "") -> str:
+    """The page of the run in `folder`, from its archive and, where the run has ended, its results.
+
+    A page that is served names its version in `live`, and asks the server for a newer one.
     """
     place = RunFolder(folder)
     try:
@@ -57,6 +58,7 @@ def run_page(folder: Path) -> str:
                 "around": around,
             },
             tests={"off_zero": excludes_zero},
+            live=live,
             **_context(read_run(archive, results)),
         )
     return page.encode(errors="replace").decode()  # half a surrogate pair cannot be written
