@@ -91,6 +91,7 @@ def add_compare(verbs: Any) -> None:
         metavar="RUN",
         help="folders of finished runs",
     )
+    parser.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with charts")
     parser.set_defaults(run=_compare)
 
 
@@ -101,4 +102,10 @@ def _compare(options: argparse.Namespace) -> None:
     from se_rl.scoring.comparison import compare
 
     found = compare(options.folders)
+    if options.html:
+        from se_rl.report.comparison_page import comparison_page
+
+        write_page(options.html, comparison_page(found))
     print(to_json(to_plain(found))) if options.json else print_comparison(found)
+    if options.html and not options.json:
+        print(f"page: {options.html}")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from se_rl.records.files import to_json
 
 
 def render(
@@ -40,6 +43,11 @@ def render(
     css = Markup((folder / "page.css").read_text(encoding="utf-8"))
     template_found = pages.get_template(template)
     return template_found.render(css=css, plotly_packed=packed_plotly(), **context)
+
+
+def finite(value: Any) -> Any:
+    """The same as a browser's JSON can hold it: what is not a number is null."""
+    return json.loads(to_json(value))
 
 
 @cache

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.records.archive import Archive
-from se_rl.records.files import to_json
 from se_rl.records.gains import ScoreSummary
 from se_rl.records.method_rows import MethodRow, SimulatedRow
 from se_rl.records.results import BOUND, OURS, PRETENDED_SEARCH, RunResults
@@ -25,7 +24,7 @@ from se_rl.report import run_details as details
 from se_rl.report.evolution_chart import evolution
 from se_rl.report.numbers import p_value
 from se_rl.report.order_charts import order_charts, simulated_order
-from se_rl.report.page import render
+from se_rl.report.page import finite, render
 from se_rl.report.page_numbers import around, excludes_zero, interval, minus, plain, signed
 from se_rl.report.replay_chart import replay
 from se_rl.report.run_days import all_curves, day_gains, training_rows
@@ -90,24 +89,24 @@ def _context(run: RunRecord) -> Mapping[str, Any]:
         "best": best,
         "line": lineage(run.designs, run.best),
         "designs": run.designs,
-        "panels": _finite(details.panels(run, prompts)),
+        "panels": finite(details.panels(run, prompts)),
         "asked": details.asked(run, best) if best else [],
         "prompt": prompts.get(best.candidate.prompt, "") if best else "",
         "edits": edits,
-        "edit_chart": _finite(edit_gains(edits)),
+        "edit_chart": finite(edit_gains(edits)),
         "parts": parts,
         "has_part_errors": any(
             design.standing.part_se for design in run.designs if design.standing
         ),
-        "evolution": _finite(evolution(run.designs, run.best, run.iterations)),
-        "training": _finite(training),
-        "curves": _finite(all_curves(run)),
-        "days": _finite(day_gains(results)),
-        "orders": _finite(order_charts(results.order_details)),
-        "simulated_order": _finite(simulated_order(details.simulated_replay(run))),
-        "impact": _finite(charts.impact(dynamic)),
-        "progress": _finite(charts.progress(run.iterations)),
-        "replays": _finite(_replays(run)),
+        "evolution": finite(evolution(run.designs, run.best, run.iterations)),
+        "training": finite(training),
+        "curves": finite(all_curves(run)),
+        "days": finite(day_gains(results)),
+        "orders": finite(order_charts(results.order_details)),
+        "simulated_order": finite(simulated_order(details.simulated_replay(run))),
+        "impact": finite(charts.impact(dynamic)),
+        "progress": finite(charts.progress(run.iterations)),
+        "replays": finite(_replays(run)),
         "iterations": run.iterations,
         "credits": details.credits(run),
         "failures": details.failures(run),
@@ -224,11 +223,6 @@ def _banners(run: RunRecord) -> list[str]:
     if openings > 1:
         banners.append(f"TEST DAYS OPENED {openings} TIMES: they are sealed no more")
     return banners
-
-
-def _finite(value: Any) -> Any:
-    """The same as a browser's JSON can hold it: what is not a number is null."""
-    return json.loads(to_json(value))
 
 
 def _yaml(config: Mapping[str, Any]) -> str:
