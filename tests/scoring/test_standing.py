@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -50,6 +51,19 @@ def level(one: dict[str, Array], rows: Any = slice(None)) -> tuple[float, float,
     whole = [one["static_total"][rows][day == d].mean() for d in chosen]
     cells = [float(one["dynamic"][cell::3].mean()) for cell in range(3)]
     return float(np.mean(specific)), 0.01 * float(np.var(whole, ddof=1)), cells
+
+
+def test_a_cell_with_one_episode_has_no_error_and_is_stored_all_the_same() -> None:
+    own, default = [scores(1)], [scores(3)]
+    for one in (*own, *default):
+        one["dynamic_cell"] = np.array([0.0, *[1.0] * 11])
+    found = standing("x", 2, own, default, rule=RULE, regimes={}, cells=("lone", "usual"))
+    assert "lone" in found.by_part and set(found.part_se) == {"specific", "risk", "usual"}
+    json.dumps(dict(found.part_se), allow_nan=False)
+    # of one training: the spread over episodes, and the usual spread of trainings
+    episodes = (own[0]["dynamic"] - default[0]["dynamic"])[1:]
+    error = math.hypot(episodes.std(ddof=1) / math.sqrt(11), SEED_SD)
+    assert found.part_se["usual"] == pytest.approx(error)
 
 
 def test_a_standing_by_hand() -> None:

@@ -44,7 +44,7 @@ class Standing:
     `order_se` is the error from days and episodes that all trainings share, `spread` what single
     trainings are taken to differ by. `by_seed` are the scores of its trainings, whose seeds are
     `training_seeds`. `by_part` splits the score: `specific` and `risk` on history, each cell of
-    simulated orders; `part_se` has the error of each.
+    simulated orders; `part_se` has the error of each, where it has one.
     """
 
     candidate: str
@@ -115,7 +115,7 @@ def standing(
         by_regime,
         by_seed=tuple(float(score) for score in found.by_training),
         by_part={name: part.score for name, part in parts.items()},
-        part_se={name: part.se for name, part in parts.items()},
+        part_se=_known_errors(parts),
         order_degrees=error.degrees,
         training_seeds=tuple(training_seeds),
     )
@@ -170,6 +170,12 @@ def _parts(
         # pseudo-values of the whole less those of the gain are those of the risk
         parts["risk"] = found.by_world()["static"].less(specific)
     return parts | found.cells()
+
+
+def _known_errors(parts: Mapping[str, Contributions]) -> dict[str, float]:
+    """The standard error of each part; a cell with a single episode has none."""
+    errors = {name: part.se for name, part in parts.items()}
+    return {name: error for name, error in errors.items() if math.isfinite(error)}
 
 
 def _in_regime(
