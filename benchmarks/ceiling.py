@@ -37,7 +37,7 @@ from se_rl.market.family import FAMILY, MarketKind
 from se_rl.modules.defaults import Modules
 from se_rl.records.files import write_text
 from se_rl.rl.policy import Neutral
-from se_rl.rl.policy_file import load_policy, save_policy
+from se_rl.rl.policy_file import read_policy, save_policy
 from se_rl.rl.trainer import TrainConfig, train
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl_benchmarks.ceiling_cells import (
@@ -168,7 +168,7 @@ def main() -> None:
     path = options.policy or options.folder / "default.safetensors"
     if not path.exists():
         train_default(data, path, options.budget)
-    default = load_policy(path, Modules())[0].runner("dynamic")
+    default = read_policy(path, Modules())[0].runner("dynamic")
     outcomes: list[CellOutcome] = []
     for cell in sorted(cells(), key=lambda cell: (cell.profile, cell.kind, cell.participation)):
         found = Found(**json.loads((options.folder / cell.file_name).read_text()))

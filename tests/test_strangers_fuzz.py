@@ -27,7 +27,7 @@ from se_rl.main import main
 from se_rl.modules.defaults import Modules
 from se_rl.records.entries import key_of
 from se_rl.rl.policy import Policy
-from se_rl.rl.policy_file import PolicyFileError, digest, load_policy, save_weights
+from se_rl.rl.policy_file import PolicyFileError, digest, read_policy, save_weights
 
 SCALE = max(1, int(os.environ.get("SE_RL_FUZZ", "1")))
 SEED = 20_241_112
@@ -185,7 +185,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("policy") / "a.policy"
     torch.manual_seed(0)
     save_weights(path, Policy(Modules(), observation_size=4), FACTS)
-    load_policy(path, Modules())
+    read_policy(path, Modules())
     return path.read_bytes()
 
 
@@ -227,7 +227,7 @@ def test_hostile_policy_files_load_or_are_refused_in_one_line(
     path = tmp_path_factory.getbasetemp() / "fuzzed.policy"
     path.write_bytes(forged(policy, rng))
     try:
-        load_policy(path, Modules())
+        read_policy(path, Modules())
     except PolicyFileError as error:
         line = str(error)
         assert "\n" not in line and str(path) in line and len(line) < 1000
@@ -241,4 +241,4 @@ def test_a_policy_that_asks_for_gigabytes_is_refused(
     facts = {**FACTS, "shape": {**FACTS["shape"], "agents": 2, name: 10**8}}  # type: ignore[dict-item]
     save_weights(path, Policy(Modules(), observation_size=4), facts)
     with pytest.raises(PolicyFileError, match=f"{name} is 100000000"):
-        load_policy(path, Modules())
+        read_policy(path, Modules())

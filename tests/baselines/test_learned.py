@@ -12,12 +12,13 @@ from se_rl.baselines.registry import LEARNED
 from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
 from se_rl.baselines.simulated import dynamic_rows
 from se_rl.config import ConfigError
-from se_rl.core.evaluate import evaluate_policy, policy_path
+from se_rl.core.evaluate import evaluate_policy
+from se_rl.core.saved_policy import policy_path
 from se_rl.data.features import FeatureScales
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.task import order_pairs
 from se_rl.modules.defaults import Modules
-from se_rl.rl.policy_file import load_policy, read_weights, save_policy
+from se_rl.rl.policy_file import read_policy, read_weights, save_policy
 
 NAMES = [rival.name for rival in LEARNED]
 DATA = synthetic_market(SyntheticConfig(symbols=6, sessions=6))
@@ -70,7 +71,7 @@ def test_a_saved_policy_does_the_same_again(learned, tmp_path: Path) -> None:
         "ppo-strong-0.policy",
         "ppo-strong-1.policy",
     ]
-    again, facts = load_policy(tmp_path / "ppo-strong-1.policy", Modules())
+    again, facts = read_policy(tmp_path / "ppo-strong-1.policy", Modules())
     assert facts["trained_on"] == {"name": "synthetic"} and again.seed == 1
     seen = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32)
     answers = []

@@ -293,7 +293,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(start: Any, tmp_path:
 
 def test_what_a_killed_process_left_half_written_goes(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run") as folder:
-        folder.check_config({"seed": 1})
+        folder.bind({"seed": 1})
         half, own = folder.blobs / "ab" / ".cdef.x1y2z3.part", folder.path / ".note"
         for path in (half, own):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -119,7 +119,7 @@ def test_what_is_no_run_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_run_whose_lock_file_was_deleted_is_still_a_run(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
-        folder.check_config(CONFIG)
+        folder.bind(CONFIG)
         folder.archive.touch()
         folder.lock.unlink()
     with RunFolder(tmp_path) as folder:
@@ -128,7 +128,9 @@ def test_a_run_whose_lock_file_was_deleted_is_still_a_run(tmp_path: Path) -> Non
 
 def test_settings_are_stored_once_and_held_to(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
-        assert not folder.check_config(CONFIG) and folder.check_config(CONFIG)
+        assert not folder.check_config(CONFIG) and not folder.config.exists()
+        folder.bind(CONFIG)
+        assert folder.check_config(CONFIG)
         stored = folder.config.read_bytes()
         changes: list[tuple[dict[str, Any], str]] = [
             ({**CONFIG, "seed": 4}, "began with seed 3 and is now given 4"),
@@ -153,7 +155,7 @@ def test_settings_are_stored_once_and_held_to(tmp_path: Path) -> None:
 
 def test_settings_that_are_lost_or_damaged_are_not_made_up(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
-        folder.check_config(CONFIG)
+        folder.bind(CONFIG)
         for broken in (b"seed: [", b"\xff\xfe\x00", b"", b"just a text"):
             folder.config.write_bytes(broken)
             with pytest.raises(ConfigError, match=r"config\.yaml is damaged; restore it"):
@@ -178,4 +180,5 @@ def test_any_settings_are_the_same_when_read_again(
     tmp_path_factory: pytest.TempPathFactory, config: dict[str, Any]
 ) -> None:
     folder = RunFolder(tmp_path_factory.mktemp("run"))
-    assert not folder.check_config(config) and folder.check_config(config)
+    folder.bind(config)
+    assert folder.check_config(config)

@@ -19,8 +19,8 @@ from se_rl.rl.policy import Neutral
 from se_rl.rl.policy_file import (
     FORMAT,
     PolicyFileError,
-    load_policy,
     load_weights,
+    read_policy,
     read_weights,
     save_policy,
     save_weights,
@@ -78,7 +78,7 @@ def test_weights_and_facts_come_back_bit_for_bit(saved: Path) -> None:
 def test_a_trained_policy_comes_back_and_acts_the_same(tmp_path: Path, trained: Trained) -> None:
     path = tmp_path / "new" / "t.policy"
     save_policy(path, trained, design={"reward": "text"}, facts={"name": "PPO"})
-    again, facts = load_policy(path, Modules())
+    again, facts = read_policy(path, Modules())
     assert facts["design"] == {"reward": "text"} and facts["name"] == "PPO"
     assert (again.seed, again.work, again.action_map) == (
         trained.seed,
@@ -225,14 +225,14 @@ def test_a_policy_of_another_design_is_refused(tmp_path: Path, trained: Trained)
     path = tmp_path / "t.policy"
     save_policy(path, trained, design={}, facts={})
     with pytest.raises(PolicyFileError, match="other weights than this network"):
-        load_policy(path, Modules(network=Wide))
+        read_policy(path, Modules(network=Wide))
 
 
 def test_an_agents_file_is_no_trained_policy(tmp_path: Path) -> None:
     path = tmp_path / "agent.policy"
     PPOAgent(3, 1).save(path)
     with pytest.raises(PolicyFileError, match="no trained policy"):
-        load_policy(path, Modules())
+        read_policy(path, Modules())
 
 
 def test_weights_for_other_facts_are_refused_and_nothing_is_loaded(saved: Path) -> None:

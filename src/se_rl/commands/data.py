@@ -25,7 +25,10 @@ def add_data(verbs: Any) -> None:
     listing = verb(actions, "list", "the sets that can be named", "se-rl data list")
     listing.set_defaults(run=_run_data_list)
     check = verb(
-        actions, "check", "what is wrong with a file", "se-rl data check bars.csv --time-zone UTC"
+        actions,
+        "check",
+        "what a file says, and what is wrong with it",
+        "se-rl data check bars.csv --time-zone UTC",
     )
     check.add_argument("file", type=Path)
     _add_read_options(check)
@@ -87,14 +90,24 @@ def _add_read_options(parser: argparse.ArgumentParser) -> None:
         "--adjusted", action=argparse.BooleanOptionalAction, help="prices are adjusted for splits"
     )
     parser.add_argument("--symbol", help="name for a file without a symbol column")
+    parser.add_argument(
+        "--column",
+        action="append",
+        default=[],
+        metavar="NAME=COLUMN",
+        help='which column holds what, e.g. time="Date Time"; may be given several times',
+    )
 
 
 def _read_options(options: argparse.Namespace) -> Any:
+    from se_rl.data.frame_layouts import column_map
     from se_rl.data.readers import ReadOptions
 
     names = ("exchange", "bar_minutes", "bar_label", "time_zone", "adjusted", "symbol")
     return ReadOptions(
-        **{name: getattr(options, name) for name in names}, repair=getattr(options, "repair", False)
+        **{name: getattr(options, name) for name in names},
+        columns=column_map(options.column),
+        repair=getattr(options, "repair", False),
     )
 
 
@@ -111,17 +124,24 @@ def _run_data_check(options: argparse.Namespace) -> int:
     from dataclasses import asdict
 
     from se_rl.data.checks import check_bars
+    from se_rl.data.understanding import understood
     from se_rl.records.files import to_json
+    from se_rl.records.plain import to_plain
     from se_rl.report.terminal import print_rows
 
-    findings = [asdict(finding) for finding in check_bars(options.file, _read_options(options))]
+    how = _read_options(options)
+    findings = [asdict(finding) for finding in check_bars(options.file, how)]
     broken = any(finding["severity"] == "error" for finding in findings)
+    seen = understood(options.file, how)
     if options.json:
-        print(to_json({"file": str(options.file), "usable": not broken, "findings": findings}))
-    elif findings:
-        print_rows(
-            f"{options.file.name}: {'not usable as it is' if broken else 'usable'}", findings
-        )
+        told = {"file": str(options.file), "usable": not broken, "findings": findings}
+        print(to_json(told | {"understood": to_plain(seen)}))
+        return FAILED if broken else 0
+    if seen is not None:
+        rows = [{"what": what, "understood as": words} for what, words in seen.words().items()]
+        print_rows(options.file.name, rows)
+    if findings:
+        print_rows("not usable as it is" if broken else "usable; worth a look", findings)
     else:
         print(f"{options.file.name}: nothing wrong found")
     return FAILED if broken else 0

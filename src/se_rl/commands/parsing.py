@@ -5,6 +5,7 @@ classes.
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Collection
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, NoReturn
 
 from se_rl.config import ConfigError, load_yaml, parse
 
+COMMAND_LINE = "command line"
 FAILED, MISUSED = 1, 2
 """Exit codes: the work failed, or the command was misused."""
 
@@ -41,10 +43,15 @@ def add_settings(parser: argparse.ArgumentParser, kind: Any) -> None:
     """One option per field of a settings class; what is not given stays with the YAML file or the
     default.
     """
+    add_config(parser)
+    add_options(parser, kind)
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    """The option that reads settings from a file."""
     parser.add_argument(
         "--config", type=Path, metavar="YAML", help="settings from a file; options given here win"
     )
-    add_options(parser, kind)
 
 
 def add_options(
@@ -82,9 +89,10 @@ def _shown(default: Any) -> str:
     return {None: "none", (): "all"}.get(default, str(default))
 
 
-def read_settings(kind: Any, options: argparse.Namespace) -> Any:
-    """Settings from defaults, then the YAML file, then the command line."""
-    base = load_yaml(kind, options.config) if options.config else kind()
+def read_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) -> Any:
+    """Settings from `base` (None: the defaults), or the YAML file, then the command line."""
+    if options.config:
+        base = load_yaml(kind, options.config)
     return given_settings(kind, options, base=base)
 
 
@@ -95,8 +103,20 @@ def given_settings(kind: Any, options: argparse.Namespace, *, base: Any = None) 
         value = getattr(options, field.name, None)
         if value is not None:
             given[field.name] = value
-    parsed = parse(kind, given, source="command line")
-    return replace(base or kind(), **{name: getattr(parsed, name) for name in given})
+    try:
+        parsed = parse(kind, given, source=COMMAND_LINE)
+        return replace(base or kind(), **{name: getattr(parsed, name) for name in given})
+    except ConfigError as error:
+        raise ConfigError(_as_typed(str(error), given)) from None
+
+
+def _as_typed(message: str, given: Collection[str]) -> str:
+    """A message that begins with a setting's name, with the option that the user typed for it."""
+    message = message.removeprefix(f"{COMMAND_LINE}: ")
+    found = re.match(r"(?:key ')?(\w+)'? ", message)
+    if found is None or found[1] not in given:
+        return message
+    return f"--{found[1].replace('_', '-')} {message[found.end() :]}"
 
 
 def add_unsafe(parser: argparse.ArgumentParser) -> None:

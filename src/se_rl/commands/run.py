@@ -178,6 +178,9 @@ def _run(options: argparse.Namespace) -> int:
                 unsafe=options.unsafe,
                 reuse=options.reuse,
             )
+    if results is None and not (out / "config.yaml").exists():
+        print("se-rl: interrupted before anything was finished", file=sys.stderr)
+        return INTERRUPTED
     if results is None:
         again = shlex.join(["se-rl", "run", *_again(options, out)])
         saved = f"all that was finished is saved in {out}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from se_rl.commands.parsing import (
+    add_config,
     add_options,
     add_settings,
     add_unsafe,
@@ -19,6 +21,16 @@ from se_rl.config import dump_yaml
 
 if TYPE_CHECKING:
     from se_rl.baselines.settings import BaselinesConfig
+
+TRAINED_WITH = (
+    "horizon",
+    "scored_days",
+    "half_spread_bps",
+    "fee_bps",
+    "max_participation",
+    "fill_model",
+)
+"""Settings of `evaluate` that are the policy's own unless they are given."""
 
 
 def add_baselines(verbs: Any) -> None:
@@ -103,7 +115,10 @@ def add_evaluate(verbs: Any) -> None:
     parser.add_argument(
         "policy", type=Path, metavar="RUN", help="a policy file, or a folder that holds one"
     )
-    add_settings(parser, BaselinesConfig)
+    add_config(parser)
+    others = {field.name for field in fields(BaselinesConfig)} - set(TRAINED_WITH)
+    add_options(parser, BaselinesConfig, only=TRAINED_WITH, default_from="what it was trained with")
+    add_options(parser, BaselinesConfig, only=others)
     parser.add_argument(
         "--walk-forward",
         type=int,
@@ -120,14 +135,16 @@ def _run_evaluate(options: argparse.Namespace) -> None:
     from se_rl.report.baselines_table import print_baselines
     from se_rl.report.terminal import progress
 
-    config = read_settings(BaselinesConfig, options)
+    given_settings(BaselinesConfig, options)  # misuse is told before anything is loaded
+    with progress(quiet=options.json) as say:
+        say("loading")
+        from se_rl.core.evaluate import evaluate_policy, own_settings
+
+        config = read_settings(BaselinesConfig, options, base=own_settings(options.policy))
     if options.walk_forward is not None:
         _walk_forward(options, config)
         return
     with progress(quiet=options.json) as say:
-        say("loading")
-        from se_rl.core.evaluate import evaluate_policy
-
         results = evaluate_policy(options.policy, config, unsafe=options.unsafe, say=say)
     print(to_json(results)) if options.json else print_baselines(results)
 

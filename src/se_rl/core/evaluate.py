@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,27 +10,26 @@ from typing import Any
 from se_rl.baselines import schedules
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import Fitted, fit_on_train, open_task, results_table
-from se_rl.config import ConfigError, to_dict
+from se_rl.config import load_yaml, to_dict
 from se_rl.core.preparation import SEAL
 from se_rl.core.provenance import data_hash
+from se_rl.core.saved_policy import SavedPolicy, policy_path
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
-from se_rl.modules.defaults import Modules
 from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
+from se_rl.records.plain import from_plain
 from se_rl.records.run_folder import RunFolder
-from se_rl.rl.policy import Neutral
-from se_rl.rl.policy_file import load_policy, policy_facts, read_weights
-from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
+from se_rl.records.settings import RunConfig
+from se_rl.rl.policy_file import policy_facts
+from se_rl.rl.policy_origin import PolicyOrigin
 from se_rl.scoring.checks import bound_checks, identity_checks, require
-from se_rl.scoring.execution import Actor
 from se_rl.scoring.order_scores import Score
 from se_rl.scoring.play import play
 from se_rl.seal import Seal
 
-POLICY = "*.policy"
 OWN_SCALES = "features are scaled by the evaluated days themselves: the data has no train days"
 
 
@@ -43,15 +41,13 @@ def evaluate_policy(
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Execute the configured orders with a saved policy (a file, or a folder that holds one)."""
-    path = policy_path(place)
-    config = replace(config, seal=config.seal or seal_of_run(path.parent))
-    facts = policy_facts(path)
-    with ExitStack() as stack:
-        sandbox = None
-        if facts.get("design"):  # opened before data is loaded
-            sandbox = stack.enter_context(SandboxedTrainer(unsafe=unsafe))
+    with SavedPolicy(place, unsafe=unsafe) as saved:
+        path = saved.path
+        config = replace(config, seal=config.seal or seal_of_run(path.parent))
         dataset, task = open_task(config, say=say)
-        notes = log_opening(path.parent, dataset, config, candidate=str(facts.get("name", "")))
+        notes = log_opening(path.parent, dataset, config, candidate=saved.name)
+        if saved.origin is not None:
+            notes += saved.origin.differences(task.data.grid, horizon=task.orders.horizon)
         fitted = fit_on_train(dataset, fit_on=config.fit_on)
         scales = fitted.scales or FeatureScales.fit(task.data)
         world = StaticWorld(
@@ -61,19 +57,11 @@ def evaluate_policy(
             costs=task.costs,
         )
         say(f"executing {len(task.orders):,} orders with {path.name}")
-        levels: set[str] = set()
-
-        def open_policy(_: str, horizon: int, rows: int) -> Actor:
-            actor, level = _actor(path, facts, sandbox, horizon=horizon, rows=rows)
-            levels.add(level)
-            return actor
-
         orders = Episodes(task.orders)
-        record = play(world, orders, open_policy, agents=facts["shape"]["agents"]).record
-        isolation = ", ".join(sorted(levels))
+        record = play(world, orders, saved.actor, agents=saved.agents).record
     twap = task.score("TWAP", schedules.twap(task.orders))
     bound = task.bound()
-    scores = [twap, Score(str(facts.get("name", path.stem)), task.panel, record)]
+    scores = [twap, Score(saved.name, task.panel, record)]
     checks = identity_checks([*scores, bound], twap=twap, side_blind=[twap], capped=task.is_capped)
     if task.costs.fills == "price_taker":  # a limit may be filled beyond every bar's own price
         checks += bound_checks(scores, bound)
@@ -82,8 +70,40 @@ def evaluate_policy(
         notes.append(OWN_SCALES)
     fitted = Fitted(scales, None, (), tuple(notes))
     results = results_table(config, dataset, fitted, [*scores, bound], checks)
-    about = {key: facts.get(key) for key in ("name", "world", "trained_on", "seed", "work")}
-    return results | {"policy": about | {"file": str(path), "isolation": isolation}}
+    about = {key: saved.facts.get(key) for key in ("name", "world", "trained_on", "seed", "work")}
+    return results | {"policy": about | {"file": str(path), "isolation": saved.isolation}}
+
+
+def own_settings(place: Path) -> BaselinesConfig:
+    """The settings that a policy is evaluated with where nobody says otherwise: those that it was
+    trained with.
+
+    A policy whose file does not say them has the defaults of the table.
+    """
+    path = policy_path(place)
+    told = policy_facts(path).get("origin")
+    if told is None:
+        return BaselinesConfig()
+    origin = from_plain(PolicyOrigin, told)
+    costs = origin.costs
+    return BaselinesConfig(
+        horizon=origin.horizons[0],
+        scored_days=_scored_days(path.parent),
+        half_spread_bps=costs.half_spread_bps,
+        fee_bps=costs.fee_bps,
+        max_participation=costs.max_participation,
+        fill_model=costs.fills,  # type: ignore[arg-type]  # one of the same names
+    )
+
+
+def _scored_days(place: Path) -> int | None:
+    """The days of the valid and the test split in the run of this folder; None where it holds
+    none.
+    """
+    folder = RunFolder(place)
+    if not folder.config.exists():
+        return None
+    return load_yaml(RunConfig, folder.config, follow=False).scored_days
 
 
 def seal_of_run(place: Path) -> str | None:
@@ -107,46 +127,8 @@ def log_opening(
         own = data_hash(dataset.data)
         if begun is None or begun["data"]["sha256"] != own:
             return []
+        asked = to_dict(replace(config, data=own))  # by content: a file may have several names
         openings = archive.open_test(
-            key=key_of("evaluate", candidate, to_dict(config)), data_hash=own, candidate=candidate
+            key=key_of("evaluate", candidate, asked), data_hash=own, candidate=candidate
         )
     return [f"these are the run's own test days: opened {openings} times by now"]
-
-
-def policy_path(place: Path) -> Path:
-    """The policy file that a path means."""
-    if place.is_file():
-        return place
-    found = sorted(place.glob(POLICY)) if place.is_dir() else []
-    best = [path for path in found if path.stem == "best"] or found
-    if not best:
-        raise ConfigError(
-            f"{place} is no policy and holds none; give a {POLICY} file or the folder of a run"
-        )
-    if len(best) > 1:
-        names = ", ".join(path.name for path in best[:4])
-        raise ConfigError(f"{place} holds {len(best)} policies ({names}, ...); name one of them")
-    return best[0]
-
-
-def _actor(
-    path: Path, facts: dict[str, Any], sandbox: SandboxedTrainer | None, *, horizon: int, rows: int
-) -> tuple[Actor, str]:
-    """The policy in use: a design behind the lock, the default one in this process."""
-    neutral = Neutral(**facts["neutral"].get("static", {}))
-    if sandbox is None:
-        return load_policy(path, Modules())[0].runner("static"), "not needed (default design)"
-    weights = {WEIGHT + name: value.numpy() for name, value in read_weights(path)[0].items()}
-    trained = TrainedDesign(
-        facts["design"],
-        "ok",
-        None,
-        "",
-        0.0,
-        work=facts["work"],
-        shape=facts["shape"],
-        action_map=facts["action_map"],
-        weights=weights,
-    )
-    actor = sandbox.actor(trained, world="static", horizon=horizon, rows=rows, neutral=neutral)
-    return actor, actor.isolation

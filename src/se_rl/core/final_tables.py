@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
 from se_rl.baselines.learned import LearnedBaseline
@@ -45,7 +46,8 @@ TEST_ORDERS = "orders on the test days"
 class TestTable:
     """Every method on the days of one split, with the self-checks that the table passed.
 
-    `scores` has what each training seed of a learned method gained over TWAP, order by order.
+    `scores` has what each training seed of a learned method gained over TWAP, order by order;
+    `per_order` has the columns of a table with one row per order.
     """
 
     __test__ = False  # not a test, whatever pytest thinks of its name
@@ -59,6 +61,7 @@ class TestTable:
     notes: tuple[str, ...] = ()
     scores: Mapping[str, tuple[Scores, ...]] = field(default_factory=dict)
     order_details: OrderDetails = field(default_factory=OrderDetails)
+    per_order: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,14 @@ def history_table(
         _add_our_lead(found["methods"], learned, found["per_order"])
     kept = ("methods", "days", "orders", "checks", "by_day", "paths", "notes")
     tested = from_plain(TestTable, {name: found[name] for name in kept})
-    return replace(tested, scores=learned.scores, order_details=learned.details(found["per_order"]))
+    by_order = found["per_order"]
+    split_of_each = np.full(len(by_order["date"]), split)
+    return replace(
+        tested,
+        scores=learned.scores,
+        order_details=learned.details(by_order),
+        per_order={"split": split_of_each, **by_order},
+    )
 
 
 def _add_our_lead(

@@ -115,10 +115,16 @@ class SERLFramework:
 def default_folder(config: RunConfig) -> Path:
     """A folder of its own for every set of settings, so that other settings never meet an older
     run.
+
+    A file counts by what it holds, so that another path to it leads to the same folder.
     """
-    from se_rl.records.entries import key_of
+    from se_rl.data.file_content import bare_name, file_content
+    from se_rl.records.entries import key_of, sha256
     from se_rl.scoring.run_groups import arm_of
 
     settings = to_dict(config)
     arm = arm_of(settings).replace(" ", "-")
-    return Path("out") / f"{Path(config.data).stem}-{arm}-{config.seed}-{key_of(settings)[:6]}"
+    path = Path(config.data).expanduser()
+    if path.is_file():
+        settings["data"] = sha256(file_content(path))
+    return Path("out") / f"{bare_name(path)}-{arm}-{config.seed}-{key_of(settings)[:6]}"

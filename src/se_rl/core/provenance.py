@@ -48,10 +48,13 @@ EXCEPT = (
     "scoring/sealed_draws.py",
     "scoring/future_blind.py",
     "core/by_hand.py",
+    "core/deploy.py",
     "core/evaluate.py",
     "core/framework.py",
     "core/iteration_summary.py",
+    "core/live_bars.py",
     "core/replay.py",
+    "core/saved_policy.py",
 )
 """Files among them that only show, fetch, compare or repeat."""
 

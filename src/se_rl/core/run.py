@@ -16,6 +16,7 @@ from typing import Any
 
 from se_rl import __version__
 from se_rl.config import ConfigError, to_dict
+from se_rl.core.beginning import check_data, check_model, discard_unbegun, library_of
 from se_rl.core.budget import Budget
 from se_rl.core.designers import Designers
 from se_rl.core.fraud import check_finalists
@@ -29,6 +30,7 @@ from se_rl.core.provenance import code_hash
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
 from se_rl.core.write_up import SearchEnd, finished_results, write_up
+from se_rl.data.understanding import WITHOUT_VOLUME
 from se_rl.executors.protocol import TrainingInputs
 from se_rl.executors.registry import LOCAL
 from se_rl.executors.training_pool import TrainingPool
@@ -54,17 +56,25 @@ def run_search(
     """Run, or go on with, the run in a folder, and return its results; a finished one is not run
     again.
 
+    A new run asks its model one small question first: where that fails, nothing is loaded and
+    nothing written. The folder is bound to its settings once data and model are there.
+
     `reuse` names folders of other runs whose evaluations may be taken where they are the same piece
     of work (the default's trainings, for instance); `options` are those of `Run`.
     """
+    if not RunFolder(out).config.exists() and options.get("designer") is None:
+        check_model(config)
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(out))
+        discard_unbegun(folder)
+        stack.callback(discard_unbegun, folder)
         folder.check_config(to_dict(config))
         archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs))
+        check_data(config, archive)
         finished = finished_results(folder, archive)
         if finished is not None:
             return finished
-        library = _library(stack, reuse)
+        library = library_of(stack, reuse)
         run = Run(config, folder, archive, library=library, **options)
         stack.callback(run.close)
         return run.run()
@@ -91,6 +101,7 @@ class Run:
         executor: str = LOCAL,
     ) -> None:
         self.folder = folder
+        self._given = to_dict(config)
         self.archive = archive
         self.tell = tell
         self.say = say
@@ -140,6 +151,8 @@ class Run:
         """Algorithm 1, the last rung, the test set where a design earned it, and the results."""
         self._start()
         about = [PRETENDED_SEARCH] if self.pretends else []
+        if self.benchmark == "twap":
+            about.append(WITHOUT_VOLUME)
         self.say("; ".join([*about, *bank_uses(self.config)]) or "searching")
         reason = evolve(self.search, after=self._after_iteration)
         self.say(f"search ended ({reason}); the last rung")
@@ -149,7 +162,7 @@ class Run:
         finalists = self.search.finals([naive])
         checks = check_finalists(self, finalists)
         passed = [name for name in finalists if checks[name].passed]
-        champion = self.search.ladder.champion(passed)
+        champion = self.search.champion(passed)
         end = SearchEnd(reason, finalists, naive.id, checks)
         return self._finish(write_up(self, end, champion=champion))
 
@@ -187,6 +200,7 @@ class Run:
         begun = self.archive.find("run_started")
         if begun is None and self.config.asks_model:
             _ = self.designers.base  # a missing model is reported before anything is trained
+        self.folder.bind(self._given)
         if begun is not None:
             self._require_same("code", then=begun["code_hash"], now=self.code)
             self._require_same("data", then=begun["data"]["sha256"], now=self.facts["sha256"])
@@ -275,18 +289,3 @@ class Run:
         is_new = self.archive.append(kind, key, payload)
         self.tell(kind, payload, stored=not is_new)
         return is_new
-
-
-def _library(stack: ExitStack, places: Sequence[str | Path]) -> list[Archive]:
-    """The archives of other runs that the same code wrote: only their evaluations may be taken."""
-    library = []
-    for place in places:
-        folder = RunFolder(place)
-        if not folder.archive.exists():
-            continue
-        opened = Archive.open(folder.archive, blobs=folder.blobs, read_only=True)
-        archive = stack.enter_context(opened)
-        begun = archive.find("run_started") or {}
-        if begun.get("code_hash") == code_hash():
-            library.append(archive)
-    return library

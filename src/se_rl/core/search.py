@@ -13,7 +13,7 @@ from se_rl.config import ConfigError
 from se_rl.core.designers import Designers
 from se_rl.core.known_designs import KnownDesigns, changed_modules
 from se_rl.core.module_credits import ModuleCredits
-from se_rl.core.operators import Proposed
+from se_rl.core.operators import ASKED, Proposed
 from se_rl.core.proposer import Proposer, search_rng
 from se_rl.core.scan import foresight_of
 from se_rl.core.stopping import CONVERGED, StopRule
@@ -29,6 +29,10 @@ from se_rl.scoring.evaluator import Evaluator
 from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.standing import Standing
 
+NOTHING_USABLE = "the model wrote nothing usable"
+"""How the reason begins that a search gives whose model never wrote a valid design."""
+MOST_FAULT = 160
+"""Letters of the first fault in that reason."""
 PLATEAU = 3
 """Iterations without a new best after which one batch starts afresh from drafts."""
 
@@ -74,6 +78,8 @@ class Search:
         self.best = self.default.id
         self.stale_iterations = 0
         self._spent = spent
+        self._asked_for_designs = False
+        self._wrote_designs = False
 
     @property
     def proposed(self) -> int:
@@ -91,6 +97,7 @@ class Search:
     def design(self, iteration: int) -> list[Proposed]:
         """Step 1: new designs from the designer, by its prompts and what is known so far."""
         rng = search_rng(self.config.seed, iteration, 1)
+        known = len(self.designers.asked)
         made: list[Proposed] = []
         for group in range(self.config.parents):
             n = min(self.config.siblings, self.config.budget_designs - self.proposed)
@@ -99,6 +106,8 @@ class Search:
             # stored at once: the next prompt avoids what this one brought
             for one in self.proposer.siblings(iteration, group, n=n, rng=rng):
                 made.append(self._record(one))
+        self._asked_for_designs |= len(self.designers.asked) > known
+        self._wrote_designs |= any(one.proposal and not one.candidate.reason for one in made)
         return made
 
     def train(self, designs: Sequence[Proposed]) -> list[str]:
@@ -111,7 +120,7 @@ class Search:
 
     def finals(self, extra: Sequence[Candidate]) -> list[str]:
         """The last rung for the best few, and what their modules are worth there."""
-        finalists = self.ladder.finals(extra)
+        finalists = self.ladder.finals(extra, races=not self.model_failed)
         self.credits.judge(finalists, self.config.rungs.last, carried=True)
         return finalists
 
@@ -141,10 +150,23 @@ class Search:
             self.designs.add_instruction(instruction)
         return step
 
+    @property
+    def model_failed(self) -> bool:
+        """Whether the model was asked for designs and has never written a valid one."""
+        return self._asked_for_designs and not self._wrote_designs
+
+    def champion(self, finalists: Sequence[str]) -> str:
+        """The design that the run presents; the default where none is above it, or where the model
+        that it is about wrote nothing usable.
+        """
+        return self.default.id if self.model_failed else self.ladder.champion(finalists)
+
     def converged(self, iteration: int) -> str:
         """Step 5: why the search ends here; "" where it goes on."""
         best = self.ladder.longest(self.best)
         self.progress = self.progress.moved(best.score if best else 0.0)
+        if self.model_failed:
+            return f"{NOTHING_USABLE} in iteration {iteration}{self._first_fault()}"
         if self.progress.reached:
             rule = self.progress
             moved = f"less than {rule.tolerance} bps in each of {rule.window} iterations"
@@ -193,6 +215,13 @@ class Search:
                 best_gain=gains.get(best, float("nan")),
             )
         return found
+
+    def _first_fault(self) -> str:
+        """What was wrong with the first answer, for the reason that the search gives."""
+        for candidate in self.designs.candidates.values():
+            if candidate.operator in ASKED and candidate.reason:
+                return f" (first: {' '.join(candidate.reason.split())[:MOST_FAULT]})"
+        return ": no answer came"
 
     def _standings(self, names: Container[str]) -> list[Standing]:
         """These designs, each at its highest rung, in the order of proposal."""

@@ -16,7 +16,8 @@ from se_rl.baselines.ridge import XSRidge
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.task import BaselineTask
 from se_rl.config import ConfigError, load_yaml
-from se_rl.core.evaluate import log_opening, policy_path, seal_of_run
+from se_rl.core.evaluate import log_opening, seal_of_run
+from se_rl.core.saved_policy import policy_path
 from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.known import with_history

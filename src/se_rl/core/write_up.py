@@ -5,7 +5,7 @@ where a design took the default's place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from se_rl import __version__
@@ -13,9 +13,12 @@ from se_rl.config import to_dict
 from se_rl.core import final_tables
 from se_rl.core.final_tables import SimulatedTables, TestTable
 from se_rl.core.kit_use import kit_use
+from se_rl.core.run_policy import save_policy
 from se_rl.core.stopping import CONVERGED
+from se_rl.data.understanding import WITHOUT_VOLUME
 from se_rl.records.archive import Archive
 from se_rl.records.entries import key_of
+from se_rl.records.files import write_parquet
 from se_rl.records.fraud import FraudCheck
 from se_rl.records.plain import from_plain
 from se_rl.records.results import (
@@ -135,11 +138,16 @@ def _left_out(run: Run) -> list[str]:
     return found
 
 
+def _without_volume(run: Run) -> list[str]:
+    """What the run did instead where its bars have no volume."""
+    return [] if run.markets.data.train.volume is not None else [WITHOUT_VOLUME]
+
+
 def _history_table(
     run: Run, policies: final_tables.Policies, *, split: Literal["valid", "test"]
 ) -> TestTable:
     pool = run.training_pool
-    return pool.with_retries(
+    table = pool.with_retries(
         lambda: final_tables.history_table(
             run.config,
             policies,
@@ -149,6 +157,8 @@ def _history_table(
             say=run.say,
         )
     )
+    write_parquet(run.folder.orders, dict(table.per_order))
+    return table
 
 
 def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) -> RunResults:
@@ -180,7 +190,7 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         ),
         kit=kit_use(run.search),
         config=to_dict(config),
-        notes=(*_frauds(end.checks), *_left_out(run), *table.notes),
+        notes=(*_frauds(end.checks), *_left_out(run), *_without_volume(run), *table.notes),
         checks=table.checks,
         by_day=table.by_day,
         paths=table.paths,
@@ -232,26 +242,6 @@ def _isolation(run: Run) -> str:
     """The levels of isolation that designs ran under."""
     levels = {evaluation.isolation for evaluation in run.search.ladder.trainings}
     return ", ".join(sorted(levels))
-
-
-def save_policy(run: Run, name: str) -> None:
-    """The best design's policy of the first training seed, for `se-rl evaluate`: seeds are not
-    chosen.
-    """
-    from se_rl.rl.policy_file import save_locked
-
-    by_seed = run.search.ladder.trainings.at(name, run.config.rungs.last)
-    evaluation = by_seed[final_test.seeds_of(by_seed)[0]]
-    trained = run.training_pool.policy(run.search.ladder.climbed[name], evaluation)
-    facts = {
-        "name": name,
-        "world": run.config.worlds,
-        "trained_on": run.facts["name"],
-        "horizons": {"static": run.config.horizons, "dynamic": run.config.dynamic_horizons},
-        "seed": evaluation.seed,
-        "neutral": {world: asdict(value) for world, value in run.markets.neutral().items()},
-    }
-    save_locked(run.folder.policy, trained, facts)
 
 
 def finished_results(folder: RunFolder, archive: Archive) -> RunResults | None:

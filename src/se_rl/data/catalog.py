@@ -6,12 +6,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from se_rl.data import books, ticks
 from se_rl.data.books import BookHistory
+from se_rl.data.frames import bars_from_frame
 from se_rl.data.home import data_home
 from se_rl.data.market_data import Array, DataError, MarketData, Provenance, SplitDates
 from se_rl.data.readers import ReadOptions, read_bars
@@ -25,6 +26,9 @@ from se_rl.data.synthetic import (
     synthetic_market,
 )
 from se_rl.seal import PUBLIC, seal_digest
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 PRACTICE = f"practice days: all days follow from the seal {PUBLIC!r}, which everybody knows"
 """What is said of a synthetic set without a seal of its own."""
@@ -129,6 +133,20 @@ def _found(
     return _with_scored_days(
         config, spec, seal, scored_days or config.scored_days, with_test=with_test
     )
+
+
+def load_data(
+    source: str | Path | pd.DataFrame | MarketData, options: ReadOptions | None = None
+) -> MarketData:
+    """Bars from whatever holds them: a file, the name of a set, a dataframe, or bars already read.
+
+    A set by name is the public practice draw where it is synthetic; runs draw days of their own.
+    """
+    if isinstance(source, MarketData):
+        return source
+    if isinstance(source, str | Path):
+        return load_dataset(str(source), options).data
+    return bars_from_frame(source, options or ReadOptions())
 
 
 def load_train_days(spec: str) -> DataSet:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.calendar import CHINA, INDIA, TIME_ZONES, US, SessionGrid, infer_grid
+from se_rl.data.frame_layouts import long_frame, our_names
 from se_rl.data.market_data import PRICE_FIELDS, Array, DataError, SplitDates
 from se_rl.data.read_options import INFER_ALL, ReadOptions
 
@@ -124,10 +125,12 @@ def frame_columns(
         raise DataError(f"{name} is a {type(frame).__name__}; give a pandas DataFrame of bars")
     if not len(frame):
         raise DataError(f"{name} has no rows; give a frame with bars")
+    frame = long_frame(frame, name)
     indexed = isinstance(frame.index, pd.DatetimeIndex)
     named = any(name is not None for name in frame.index.names)
     flat = frame.reset_index() if named and not indexed else frame
-    flat = flat.set_axis(lower_names(flat.columns, name), axis=1)
+    named_ours = our_names(list(flat.columns), options.columns, name)
+    flat = flat.set_axis(lower_names(named_ours, name), axis=1)
     timed = [column for column in TIME_NAMES if column in flat]
     missing = [column for column in PRICE_FIELDS if column not in flat]
     require_columns(
@@ -175,9 +178,12 @@ def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIn
             + text
         )
         first = text.dropna().iloc[0] if text.notna().any() else ""
-    if first.isdigit() and len(first) in _EPOCH_UNITS:
-        number: Any = pd.to_numeric(text, errors="coerce").astype("Int64")
-        stamps = pd.to_datetime(number, unit=_EPOCH_UNITS[len(first)], utc=True, errors="coerce")
+    whole = first.partition(".")[0]
+    if len(whole) in _EPOCH_UNITS and whole.isdigit() and first.replace(".", "", 1).isdigit():
+        number: Any = pd.to_numeric(text, errors="coerce")
+        if whole == first:
+            number = number.astype("Int64")
+        stamps = pd.to_datetime(number, unit=_EPOCH_UNITS[len(whole)], utc=True, errors="coerce")
     else:
         form = _DIGIT_FORMATS.get(len(first), "ISO8601") if first.isdigit() else "ISO8601"
         aware = first[10:].find("+") >= 0 or first[10:].find("-") >= 0 or first.endswith("Z")

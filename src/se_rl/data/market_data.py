@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from se_rl.data.calendar import SessionGrid
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Array = npt.NDArray[np.float64]
 PRICE_FIELDS = ("open", "high", "low", "close")
@@ -161,6 +164,28 @@ class MarketData:
         }
         names = self.symbols if isinstance(rows, slice) else tuple(self.symbols[i] for i in rows)
         return replace(self, symbols=names, dates=self.dates[days], **arrays)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The printed bars as a long frame: symbol, timestamp (exchange time), prices, and volume,
+        amount and the best quotes where there are some.
+        """
+        import pandas as pd
+
+        symbol, day, bar = np.nonzero(self.traded)
+        days = pd.to_datetime(self.dates[day].astype(str), format="%Y%m%d")
+        minutes = pd.to_timedelta(np.asarray(self.grid.minutes)[bar], unit="min")
+        frame = pd.DataFrame(
+            {"symbol": np.array(self.symbols, dtype=object)[symbol], "timestamp": days + minutes}
+        )
+        for name in (*PRICE_FIELDS, "volume", "amount", "bid", "ask"):
+            values = getattr(self, name)
+            if values is not None:
+                frame[name] = values[self.traded]
+        for name in ("bid", "ask"):
+            sizes = getattr(self, f"{name}_sizes")
+            if sizes is not None:
+                frame[f"{name}_size"] = sizes[self.traded][:, 0]
+        return frame
 
     def session(self, symbol: str, date: int) -> MarketData:
         """One symbol on one date."""

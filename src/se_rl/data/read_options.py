@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 from se_rl.data.calendar import LABELS, TIME_ZONES
+from se_rl.data.frame_layouts import ColumnMap, check_column_map
 from se_rl.data.market_data import DataError
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """What a source does not say about itself; None means inferred. `repair` mends rows and counts
-    what it did."""
+    what it did.
+
+    `columns` are pairs of a name that is known here (`time`, `close`, ...) and the source's own.
+    """
 
     exchange: str | None = None
     bar_minutes: int | None = None
@@ -20,6 +24,7 @@ class ReadOptions:
     time_zone: str | None = None
     adjusted: bool | None = None
     symbol: str | None = None
+    columns: ColumnMap = ()
     repair: bool = False
 
     def __post_init__(self) -> None:
@@ -33,6 +38,7 @@ class ReadOptions:
             )
         if self.bar_minutes is not None and self.bar_minutes < 1:
             raise DataError(f"a bar of {self.bar_minutes} minutes cannot be; use 1 or more")
+        check_column_map(self.columns)
         try:
             ZoneInfo(self.time_zone or "UTC")
         except (KeyError, ValueError, OSError):

@@ -32,6 +32,8 @@ from se_rl.data.columns import (
     require_columns,
     with_symbols,
 )
+from se_rl.data.file_content import bare_name, file_content, is_two_headed, two_headed
+from se_rl.data.frame_layouts import our_names
 from se_rl.data.frames import bars_from_columns
 from se_rl.data.market_data import PRICE_FIELDS, Array, DataError, MarketData, Provenance
 from se_rl.data.store import told_by
@@ -49,40 +51,29 @@ def read_bars(path: Path, options: ReadOptions = INFER_ALL) -> MarketData:
     """Bars of a CSV or parquet file as checked MarketData, from the cache where this very content
     was read before."""
     path = Path(path)
-    content = _content(path)
+    content = file_content(path)
     digest = hashlib.sha256(content).hexdigest()
 
     def build() -> MarketData:
         columns = _columns(content, path, options)
-        return bars_from_columns(columns, options, provenance=Provenance(path.stem, sha256=digest))
+        provenance = Provenance(bare_name(path), sha256=digest)
+        return bars_from_columns(columns, options, provenance=provenance)
 
-    return cached(f"{digest}:{path.stem}:{options}", build)
+    return cached(f"{digest}:{bare_name(path)}:{options}", build)
 
 
 def read_columns(path: Path, options: ReadOptions = INFER_ALL) -> Columns:
     """The rows of a CSV or parquet file as they stand, unchecked."""
-    return _columns(_content(Path(path)), Path(path), options)
-
-
-def _content(path: Path) -> bytes:
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; give one CSV or parquet file")
-    if path.exists() and not path.is_file():  # it might never end
-        raise DataError(f"{path} is a pipe or a device; give one CSV or parquet file")
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); check the path") from None
-    if not content.strip():
-        raise DataError(f"{path} is empty; give a CSV or parquet file with rows")
-    return content
+    return _columns(file_content(Path(path)), Path(path), options)
 
 
 def _columns(content: bytes, path: Path, options: ReadOptions) -> Columns:
     import pyarrow as pa
 
+    if is_two_headed(content):
+        return frame_columns(two_headed(content, path), options, name=path.name)
     try:
-        table = _parquet(content) if _is_parquet(content, path) else _csv(content)
+        table = _parquet(content) if _is_parquet(content, path) else _csv(content, options, path)
     except (pa.ArrowException, OSError, ValueError) as error:
         if isinstance(error, DataError):
             raise
@@ -91,6 +82,8 @@ def _columns(content: bytes, path: Path, options: ReadOptions) -> Columns:
         ) from None
     if not table.num_rows:
         raise DataError(f"{path} has no rows; give a file with bars")
+    table = table.rename_columns(our_names(table.column_names, options.columns, path.name))
+    options = replace(options, columns=(), symbol=options.symbol or bare_name(path))
     meta = {
         k.decode(): v.decode(errors="replace") for k, v in (table.schema.metadata or {}).items()
     }
@@ -101,9 +94,7 @@ def _columns(content: bytes, path: Path, options: ReadOptions) -> Columns:
     if {"date", "minute"} <= set(lower.column_names):
         columns = _stacked(lower, options, path)
     else:
-        columns = frame_columns(
-            table.to_pandas(), replace(options, symbol=options.symbol or path.stem), name=path.name
-        )
+        columns = frame_columns(table.to_pandas(), options, name=path.name)
     return replace(columns, **told_by(meta, path.name))
 
 
@@ -125,7 +116,7 @@ def _parquet(content: bytes) -> pa.Table:
     return pa.parquet.ParquetFile(pa.BufferReader(content)).read()
 
 
-def _csv(content: bytes) -> pa.Table:
+def _csv(content: bytes, options: ReadOptions, path: Path) -> pa.Table:
     """The table of a text file; symbols and clock times stay text, so that 000001 and 09:30 keep
     their zeros."""
     import pyarrow as pa
@@ -135,12 +126,14 @@ def _csv(content: bytes) -> pa.Table:
     delimiter = max(",;\t", key=head.count)
     names = next(csv.reader([head], delimiter=delimiter))
     text = SYMBOL_NAMES if "minute" in head.lower() else SYMBOL_NAMES + TIME_NAMES
+    as_text = {}
+    for name, ours in zip(names, our_names(names, options.columns, path.name), strict=True):
+        if ours.strip().lower() in text:
+            as_text[name] = pa.string()
     return pa.csv.read_csv(
         pa.BufferReader(content),
         parse_options=pa.csv.ParseOptions(delimiter=delimiter),
-        convert_options=pa.csv.ConvertOptions(
-            column_types={name: pa.string() for name in names if name.strip().lower() in text}
-        ),
+        convert_options=pa.csv.ConvertOptions(column_types=as_text),
     )
 
 
@@ -168,7 +161,7 @@ def _stacked(table: pa.Table, options: ReadOptions, path: Path) -> Columns:
 
         stamps = calendar_days(date.astype(np.int64)) + np.rint(minute * 60e6).astype("m8[us]")
         date, minute = exchange_clock(pd.DatetimeIndex(stamps), options)
-    symbols, code = _symbols(table, options.symbol or path.stem)
+    symbols, code = _symbols(table, options.symbol or bare_name(path))
     rows: dict[str, Any] = prices | others
     columns = Columns(symbols=symbols, code=code, date=date.astype(np.int32), minute=minute, **rows)
     return (

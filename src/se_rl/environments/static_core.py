@@ -110,6 +110,13 @@ class StaticCore:
         known = np.where(self.orders.side > 0, ask[row, last], bid[row, last])
         return np.where(self._bar == 0, self.arrival, known)
 
+    def seen_at(self, step: int, remaining: Array) -> Observation:
+        """What these orders observe at a step where so much of them is left; nothing is traded."""
+        self.step_index = step
+        self.remaining = remaining
+        self._observe()
+        return self.observation
+
     def step(self, ratio: Array, limit: Array | None = None) -> Observation:
         """Trade `ratio` in [0, 1] of each remaining inventory in this bar, at `limit` if given."""
         orders = self.orders

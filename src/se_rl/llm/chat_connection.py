@@ -59,6 +59,7 @@ class ChatConnection:
     """A model behind a `base_url`.
 
     The key is read from the environment variable `key_env` at each request and kept nowhere.
+    Messages call the address `option`.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class ChatConnection:
         limits: EndpointLimits,
         grammar_field: str | None,
         extra: Mapping[str, Any],
+        option: str = "base_url",
     ) -> None:
-        self.base_url = checked_address(base_url, key_env)
+        self.base_url = checked_address(base_url, key_env, option=option)
+        self.option = option
         self.model = model
         self.key_env = key_env
         self.limits = limits
@@ -178,30 +181,31 @@ class ChatConnection:
         if status < 400:
             return (
                 f"{self.base_url} redirects to {target} (HTTP {status});"
-                " give the address it leads to as base_url"
+                f" give the address it leads to as {self.option}"
             )
         if status == 404:
             return (
                 f"{self.base_url} has no model {self.model!r} or no such path (HTTP 404: {said});"
-                f" base_url mostly ends in /v1, and {self.base_url}/models lists the models"
+                f" {self.option} mostly ends in /v1, and {self.base_url}/models lists the models"
             )
-        return (
-            f"{self.base_url} refused the request (HTTP {status}: {said});"
-            " fix what it names, or drop it by extra"
-        )
+        mend = "fix what it names, or drop it by extra"
+        if self.option != "base_url":
+            mend = f"fix what it names, or give another server by {self.option}"
+        return f"{self.base_url} refused the request (HTTP {status}: {said}); {mend}"
 
     def _broken(self, error: Exception, received: bytes) -> Reply:
         """A connection that failed: before, at or after the first byte."""
         chain = list(_causes(error))
         if any(map(_is_unknown_host, chain)):
             host = urlsplit(self.base_url).hostname
-            reason = f"the host {host!r} is not known; fix base_url, or connect to its network"
+            reason = f"the host {host!r} is not known; fix {self.option}, or connect to its network"
             return Reply("unknown_host", reason)
         words = self._one_line(f"{type(chain[-1]).__name__}: {chain[-1]}")
         if any(isinstance(cause, (httpx2.ConnectError, httpx2.ConnectTimeout)) for cause in chain):
             return Reply(
                 "connect",
-                f"nothing answers at {self.base_url} ({words}); start the server or fix base_url",
+                f"nothing answers at {self.base_url} ({words});"
+                f" start the server or fix {self.option}",
             )
         timed_out = any(isinstance(cause, httpx2.TimeoutException) for cause in chain)
         outcome = "timeout" if timed_out else "reset"
@@ -214,10 +218,10 @@ class ChatConnection:
         return scrub(line.replace(key, HIDDEN) if key else line)[:200]
 
 
-def checked_address(base_url: str, key_env: str) -> str:
+def checked_address(base_url: str, key_env: str, *, option: str = "base_url") -> str:
     """The address without its last slash; one that holds a key or is no address is refused."""
     if fault := check_address(base_url):
-        raise LlmError(f"base_url {fault}; put the key into the variable {key_env}")
+        raise LlmError(f"{option} {fault}; put the key into the variable {key_env}")
     try:
         parts = urlsplit(base_url)
         usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
@@ -225,7 +229,7 @@ def checked_address(base_url: str, key_env: str) -> str:
         usable = False
     if not usable:
         raise LlmError(
-            f"base_url {base_url!r} is not an address; give one such as http://localhost:8000/v1"
+            f"{option} {base_url!r} is not an address; give one such as http://localhost:8000/v1"
         )
     return base_url.rstrip("/")
 

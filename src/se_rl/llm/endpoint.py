@@ -21,6 +21,10 @@ __all__ = ["EndpointDesigner", "EndpointLimits"]
 
 PARALLEL = 4
 """Requests in flight at once for one call, if the server writes one answer a request."""
+GREETING = "Answer with the word ready."
+GREETING_SECONDS = 240.0
+"""A server may load its model at the first request."""
+GREETING_TRIES = 3
 _FATAL = ("refused", "unknown_host")  # trying again changes nothing
 _OUT_OF_REACH = (*_FATAL, "connect")
 
@@ -31,7 +35,7 @@ class EndpointDesigner:
     The key is read from the environment variable `key_env` at each request and kept nowhere;
     without one none is sent. `grammar_field` names where the server takes a grammar
     ("structured_outputs.grammar"); `extra` adds request fields, or drops ours by None. Prices are
-    for the ledger.
+    for the ledger. Messages call the address `option`: what the user has to mend.
     """
 
     def __init__(
@@ -46,6 +50,7 @@ class EndpointDesigner:
         usd_per_million_out: float = 0.0,
         grammar_field: str | None = None,
         extra: Mapping[str, Any] | None = None,
+        option: str = "base_url",
     ) -> None:
         self.limits = limits or EndpointLimits()
         self.ledger = Ledger() if ledger is None else ledger
@@ -57,6 +62,7 @@ class EndpointDesigner:
             limits=self.limits,
             grammar_field=grammar_field,
             extra=extra or {},
+            option=option,
         )
         self._usd_per_million = usd_per_million_in, usd_per_million_out
         self._answered = False  # it gave a usable answer once: what fails later is data
@@ -84,6 +90,31 @@ class EndpointDesigner:
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
+
+    def greet(self) -> None:
+        """One small request, to find out whether the model answers; LlmError where it does not.
+
+        A text without a letter is an answer too: some models think longer than it may be.
+        """
+        request = Request(GREETING, max_tokens=16, temperature=0.0, seed=0)
+        request_hash = self._hash(request, 0)
+        deadline = time.monotonic() + GREETING_SECONDS
+        for attempt in range(1, GREETING_TRIES + 1):
+            reply, _ = self._attempt(request, request_hash, n=1, seed=0, deadline=deadline)
+            if reply.outcome in ("ok", "empty"):
+                self._answered = True
+                return
+            if reply.outcome in _OUT_OF_REACH:
+                raise LlmError(reply.reason)
+            wait_s = self._wait_s(request_hash, attempt, reply)
+            if attempt == GREETING_TRIES or time.monotonic() + wait_s > deadline:
+                break
+            time.sleep(wait_s)
+        where = self._connection
+        raise LlmError(
+            f"{where.base_url} gave no answer to a first small request ({reply.reason});"
+            f" check the server, or {where.option}"
+        )
 
     def update(
         self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any

@@ -26,7 +26,7 @@ from se_rl.llm.extraction import Extraction, extract, normal_form
 from se_rl.llm.ledger import as_metered
 from se_rl.llm.prompts import Messages, build_prompt, repair_prompt
 from se_rl.modules.kinds import KINDS
-from se_rl.records.secrets import scrub
+from se_rl.records.secrets import model_fault, scrub
 
 Mode = Literal["auto", "grammar", "free"]
 
@@ -267,17 +267,23 @@ def open_designer(
     """
     if not isinstance(designer, str):
         return as_designer(designer)
+    if fault := model_fault(designer):
+        raise LlmError(f"--llm {fault}; put the key into the variable OPENAI_API_KEY")
     if designer.startswith(ADDRESS_PREFIXES):
         from se_rl.llm.endpoint import EndpointDesigner
 
         address, _, model = designer.partition("#")
         if not model:
             raise LlmError(
-                f"{scrub(designer.partition('?')[0])} names no model;"
+                f"--llm {designer} names no model;"
                 " write it behind a #, as in http://localhost:8000/v1#my-model"
             )
         return EndpointDesigner(
-            address, model, usd_per_million_in=prices[0], usd_per_million_out=prices[1]
+            address,
+            model,
+            usd_per_million_in=prices[0],
+            usd_per_million_out=prices[1],
+            option="--llm",
         )
     from se_rl.llm.local import LocalDesigner
 

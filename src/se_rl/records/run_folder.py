@@ -8,6 +8,7 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -61,6 +62,11 @@ class RunFolder:
     def policy(self) -> Path:
         """The best design's trained policy."""
         return self.path / "best.policy"
+
+    @property
+    def orders(self) -> Path:
+        """One row per order of the final table: prices, PA and leftover of every method."""
+        return self.path / "orders.parquet"
 
     @property
     def lock(self) -> Path:
@@ -128,21 +134,13 @@ class RunFolder:
             ) from error
 
     def check_config(self, config: Mapping[str, Any]) -> bool:
-        """Store the settings at the first use (False); later see that they are the same (True: the
-        run is resumed).
-        """
-        import yaml
-
-        given = json.loads(
-            json.dumps(config, default=str)
-        )  # as a file would give it back: lists, texts for paths
+        """Whether the folder is bound to settings (the run is resumed), which must be these."""
         if not self.config.exists():
             if self.archive.exists():
                 raise ConfigError(
                     f"{self.path} has an archive but no {self.config.name}; "
                     "restore it or choose another --out"
                 )
-            write_text(self.config, yaml.safe_dump(given, sort_keys=False))
             return False
         try:
             stored = plain_yaml(read_regular(self.config, most_bytes=MOST_YAML_BYTES))
@@ -150,11 +148,30 @@ class RunFolder:
             stored = None
         if not isinstance(stored, dict):
             raise ConfigError(f"{self.config} is damaged; restore it or choose another --out")
-        self._compare(dict(_leaves(stored)), dict(_leaves(given)))
+        self._compare(dict(_leaves(stored)), dict(_leaves(_as_stored(config))))
         return True
 
+    def bind(self, config: Mapping[str, Any]) -> None:
+        """Store the settings that the run has begun with; those of a bound folder stay."""
+        import yaml
+
+        if not self.config.exists():
+            write_text(self.config, yaml.safe_dump(_as_stored(config), sort_keys=False))
+
+    def discard(self) -> None:
+        """Delete the archive: what a run left that failed before it had begun."""
+        for path in self.path.glob(f"{self.archive.name}*"):
+            path.unlink(missing_ok=True)
+        shutil.rmtree(self.blobs, ignore_errors=True)
+
     def _compare(self, stored: dict[str, Any], given: dict[str, Any]) -> None:
+        """Refuse other settings.
+
+        Another name of the data may be another name of the same file; their content is compared.
+        """
         for key in {**given, **stored}:
+            if key == "data":
+                continue
             old, new = stored.get(key, _NOT_SET), given.get(key, _NOT_SET)
             if old != new:
                 what = f"began with {key} {old} and is now given {new}"
@@ -169,6 +186,11 @@ def _open_lock(path: Path) -> int:
         return held
     os.close(held)
     raise OSError(errno.EINVAL, f"{path.name} is not a regular file")
+
+
+def _as_stored(config: Mapping[str, Any]) -> Any:
+    """Settings as a file gives them back: lists, and texts for paths."""
+    return json.loads(json.dumps(config, default=str))
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -67,6 +67,13 @@ def check_address(address: str) -> str:
     return ""
 
 
+def model_fault(name: str) -> str:
+    """Why the name of a model may not be stored or printed; "" if it may."""
+    if "://" in name and (fault := check_address(name)):
+        return f"is an address that {fault}"
+    return "holds a key" if looks_like_key(name) else ""
+
+
 def _hidden(found: re.Match[str]) -> str:
     """Keys have digits; long words with hyphens have none and stay."""
     text = found[0]

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from se_rl.config import ConfigError, option, settings
 from se_rl.records.rungs import Rungs
-from se_rl.records.secrets import check_address
+from se_rl.records.secrets import model_fault
 from se_rl.records.setting_values import check_values
 from se_rl.seal import check_seal
 
@@ -162,10 +162,8 @@ class RunConfig:
                 )
         if self.seal is not None:
             check_seal(self.seal)
-        if self.llm.startswith(("http://", "https://")) and (fault := check_address(self.llm)):
-            raise ConfigError(
-                f"llm is an address that {fault}; put the key into the variable OPENAI_API_KEY"
-            )
+        if fault := model_fault(self.llm):
+            raise ConfigError(f"llm {fault}; put the key into the variable OPENAI_API_KEY")
         if self.worlds == "both" and self.static_share < 0.5:
             raise ConfigError(
                 f"static_share is {self.static_share}; history carries from 0.5 to 1 of the score"

@@ -19,6 +19,13 @@ def number(value: float | None, decimals: int = 2, *, suffix: str = "") -> str:
     return (text.lstrip("-") if float(text) == 0 else text) + suffix
 
 
+def money(usd: float) -> str:
+    """Dollars to the cent; less than a dollar to two significant digits."""
+    if not 0.0 < usd < 1.0:
+        return f"{usd:,.2f}"
+    return f"{usd:.{max(2, 1 - math.floor(math.log10(usd)))}f}"
+
+
 def signed(value: Any, decimals: int = 2) -> str:
     """A difference with its sign; a dash where there is none."""
     text = number(value, decimals) if isinstance(value, int | float) else DASH

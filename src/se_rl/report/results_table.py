@@ -13,7 +13,7 @@ from se_rl.records.gains import ScoreSummary
 from se_rl.records.method_rows import MethodRow, SimulatedRow
 from se_rl.records.results import OURS, RunResults
 from se_rl.report.console import say, stdout_console, text_table, warn_synthetic
-from se_rl.report.numbers import interval, number, p_value, signed
+from se_rl.report.numbers import interval, money, number, p_value, signed
 
 METHOD_COLUMNS = (
     "method",
@@ -161,7 +161,7 @@ def _small_print(results: RunResults) -> Iterator[str]:
     adapter = f", adapter {llm.adapter}" if llm.adapter else ""
     yield (
         f"model: {llm.name}{adapter}; {llm.calls} calls, {llm.tokens_in:,} tokens in, "
-        f"{llm.tokens_out:,} out, {llm.usd:.2f} USD"
+        f"{llm.tokens_out:,} out, {money(llm.usd)} USD"
     )
     yield f"kit: {results.kit.words}"
     for reason in results.kit.idle:

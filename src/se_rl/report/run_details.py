@@ -19,6 +19,7 @@ from se_rl.records.plain import from_plain
 from se_rl.records.results import RunResults
 from se_rl.report.design_rows import prompt_of
 from se_rl.report.evolution_chart import MARKS
+from se_rl.report.numbers import money
 from se_rl.report.page_numbers import interval, iso_date, signed
 from se_rl.report.run_designs import (
     Design,
@@ -212,7 +213,7 @@ def cost(run: RunRecord) -> Pairs:
         ("model calls", f"{len(calls):,}"),
         ("tokens read", f"{sum(call.tokens_in for call in calls):,}"),
         ("tokens written", f"{sum(call.tokens_out for call in calls):,}"),
-        ("USD", f"{sum(call.usd for call in calls):.2f}"),
+        ("USD", money(sum(call.usd for call in calls))),
         ("model seconds", f"{sum(call.seconds for call in calls):,.0f}"),
         ("trainings", f"{len(trainings):,}"),
         ("training work units", f"{sum(one.work for one in trainings):,.1f}"),

@@ -20,6 +20,7 @@ from se_rl.records.run_folder import RunFolder
 from se_rl.report.console import say, stdout_console, warn_synthetic
 from se_rl.report.design_rows import BEST, DesignRow, design_rows
 from se_rl.report.design_table import design_table, score_text
+from se_rl.report.numbers import money
 
 SHOWN_DESIGNS = 40
 """Designs that a terminal is given; `--json` has them all."""
@@ -110,7 +111,7 @@ def print_run(run: RunGlance, *, console: Console | None = None) -> None:
     hidden = f"{more} more with --json; " if more > 0 else ""
     say(console, f"{hidden}designs: {counts}", style="dim")
     cost = run.calls
-    tokens = f"{cost.tokens_in:,} tokens in, {cost.tokens_out:,} out, {cost.usd:.2f} USD"
+    tokens = f"{cost.tokens_in:,} tokens in, {cost.tokens_out:,} out, {money(cost.usd)} USD"
     error = "± is the standard error over orders and training seeds"
     say(console, f"{tokens}; test openings: {run.test_openings}; {error}", style="dim")
 

@@ -165,7 +165,7 @@ def save_locked(path: Path, trained: TrainedDesign, facts: Mapping[str, Any]) ->
     _write(path, weights, {**facts, **about})
 
 
-def load_policy(path: Path, modules: Modules) -> tuple[Trained, Facts]:
+def read_policy(path: Path, modules: Modules) -> tuple[Trained, Facts]:
     """A saved policy, and its facts; `modules` are the live modules of its design."""
     facts = policy_facts(path)
     policy = Policy(modules, **facts["shape"])

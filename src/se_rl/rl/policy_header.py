@@ -11,7 +11,9 @@ from dataclasses import fields
 from typing import Any
 
 from se_rl.bounded_reading import plain_json, shown
+from se_rl.records.plain import from_plain
 from se_rl.rl.policy import ActionMap, Neutral
+from se_rl.rl.policy_origin import PolicyOrigin
 
 MOST_BYTES = 1 << 30
 """The longest policy file that is read."""
@@ -129,7 +131,7 @@ def facts_fault(facts: Facts) -> str:
     seed = facts["seed"]
     if seed is not None and (type(seed) is not int or abs(seed) >= 2**63):
         return f"seed is {shown(seed)}"
-    return _design_fault(facts.get("design", {}))
+    return _design_fault(facts.get("design", {})) or _origin_fault(facts.get("origin"))
 
 
 def _shape_fault(shape: Any) -> str:
@@ -148,6 +150,17 @@ def _design_fault(design: Any) -> str:
     for source in design.values():
         if not isinstance(source, str) or len(source) > MOST_SOURCE:
             return f"design holds {shown(source)}"
+    return ""
+
+
+def _origin_fault(origin: Any) -> str:
+    """What is wrong with what a file says of its training; a file may say nothing of it."""
+    if origin is None:
+        return ""
+    try:
+        from_plain(PolicyOrigin, origin, where="origin")
+    except ValueError as error:
+        return str(error)
     return ""
 
 

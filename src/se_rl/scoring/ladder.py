@@ -117,13 +117,13 @@ class Ladder:
         self.run([self.climbed[name] for name in kept], self.rungs.search)
         return kept
 
-    def finals(self, extra: Sequence[Candidate] = ()) -> list[str]:
+    def finals(self, extra: Sequence[Candidate] = (), *, races: bool = True) -> list[str]:
         """The last rung for the best few, beside the default and `extra` designs.
 
-        Gives the names of those that finish it.
+        Gives the names of those that finish it; without `races` nobody but these two runs.
         """
         last = self.rungs.last
-        going = [self.climbed[name] for name in self._finalists()]
+        going = [self.climbed[name] for name in self._finalists()] if races else []
         for candidate in going:
             self._event("promoted", candidate.id, last)
         first, rest = last.training_seeds[:FUTILITY_SEEDS], last.training_seeds[FUTILITY_SEEDS:]

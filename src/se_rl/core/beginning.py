@@ -1,0 +1,78 @@
+"""Before a run begins: is its model there, does the folder hold something, what can be reused?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from se_rl.config import ConfigError
+from se_rl.core.preparation import run_seal
+from se_rl.core.provenance import code_hash, data_hash
+from se_rl.data.catalog import load_dataset
+from se_rl.data.splits import given_split
+from se_rl.llm.greeting import greet
+from se_rl.records.archive import Archive
+from se_rl.records.run_folder import RunFolder
+from se_rl.records.schema import ArchiveError
+from se_rl.records.settings import RunConfig
+
+
+def check_model(config: RunConfig) -> None:
+    """Find out whether the model of a run can be asked at all, before anything is loaded."""
+    if config.asks_model:
+        greet(config.llm)
+
+
+def discard_unbegun(folder: RunFolder) -> None:
+    """Delete what a run left that failed, or was killed, before it had begun: its folder is free for
+    other settings.
+    """
+    if folder.config.exists() or not folder.archive.exists():
+        return
+    try:
+        with Archive.open(folder.archive, blobs=folder.blobs, read_only=True) as archive:
+            has_begun = archive.find("run_started") is not None
+    except ArchiveError:
+        return  # damaged, so nobody knows: it stays
+    if not has_begun:
+        folder.discard()
+
+
+def check_data(config: RunConfig, archive: Archive) -> None:
+    """Refuse to go on with other data than the run was begun with.
+
+    A file is known by what it holds: under another name or path it is the same.
+    """
+    begun = archive.find("run_started")
+    if begun is None or begun["config"]["data"] == config.data:
+        return
+    dataset = load_dataset(
+        config.data,
+        seal=run_seal(config, archive).text,
+        split=given_split(config.train_until, config.valid_until),
+        scored_days=config.scored_days,
+        with_test=False,
+    )
+    now, then = data_hash(dataset.data), begun["data"]["sha256"]
+    if now != then:
+        raise ConfigError(
+            f"{archive.place} began with data {begun['config']['data']} ({then[:8]}) and is now "
+            f"given {config.data} ({now[:8]}), which holds something else; use the same data, or "
+            "another --out"
+        )
+
+
+def library_of(stack: ExitStack, places: Sequence[str | Path]) -> list[Archive]:
+    """The archives of other runs that the same code wrote: only their evaluations may be taken."""
+    library = []
+    for place in places:
+        folder = RunFolder(place)
+        if not folder.archive.exists():
+            continue
+        opened = Archive.open(folder.archive, blobs=folder.blobs, read_only=True)
+        archive = stack.enter_context(opened)
+        begun = archive.find("run_started") or {}
+        if begun.get("code_hash") == code_hash():
+            library.append(archive)
+    return library
