@@ -79,7 +79,7 @@ def long_frame(frame: pd.DataFrame, source: str) -> pd.DataFrame:
     prices = _price_level(frame, source)
     parts = []
     for ticker in frame.columns.get_level_values(1 - prices).unique():
-        part = frame.xs(ticker, axis=1, level=1 - prices).copy()
+        part = pd.DataFrame(frame.xs(ticker, axis=1, level=1 - prices))
         held = [name for name in part.columns if str(name).lower() in PRICE_FIELDS]
         parts.append(part.dropna(subset=held, how="all").assign(symbol=str(ticker)))
     return pd.concat(parts)
