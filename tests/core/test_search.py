@@ -23,7 +23,7 @@ from se_rl.core.iteration_summary import iteration_counts, what_moved
 from se_rl.core.operators import ADDED, Proposed, new_design
 from se_rl.core.proposer import FAILURE_REWARD, search_rng
 from se_rl.core.run import make_kit
-from se_rl.core.search import PLATEAU, Search
+from se_rl.core.search import NOTHING_USABLE, PLATEAU, Search
 from se_rl.core.training_loop import evolve
 from se_rl.llm.backends import Abilities, Proposal, Request
 from se_rl.llm.code_validator import ValidationResult
@@ -763,3 +763,32 @@ def test_without_a_default_there_is_no_search(start: Start) -> None:
     with pytest.raises(ConfigError, match="the default design gave no score"):
         bench.run()
     assert np.isfinite(bench.budget.seconds_left())
+
+
+@pytest.mark.parametrize("scan", [False, True])
+def test_a_model_that_writes_nothing_usable_ends_the_search(start: Start, scan: bool) -> None:
+    bench = start(Script(lambda *_: "I would rather not."), iterations=9, scan=scan)
+    reason = bench.run()
+    asked = next(
+        i for i, one in enumerate(bench.brought, 1) if any(d.proposal for d in one["designs"])
+    )
+    assert reason.startswith(f"{NOTHING_USABLE} in iteration {asked} (first: ")
+    assert len(bench.brought) == asked == (2 if scan else 1)
+    search = bench.search
+    assert search.model_failed and search.champion(list(search.ladder.climbed)) == search.default.id
+    assert search.finals([]) == [], "nobody races for a place that is not given"
+
+
+def test_a_silent_model_ends_the_search_and_one_valid_design_keeps_it_going(start: Start) -> None:
+    class Silent(Script):
+        def propose(self, request: Request, n: int) -> list[Proposal]:
+            super().propose(request, n)
+            return []
+
+    assert start(Silent(), at="b").run() == f"{NOTHING_USABLE} in iteration 1: no answer came"
+
+    def once(module: str, call: int, place: int) -> str:
+        return by_chance(module, call, place) if (call, place) == (1, 0) else "no"
+
+    bench = start(Script(once), at="c", iterations=2)
+    assert bench.run() == "budget: 2 outer iterations" and not bench.search.model_failed
