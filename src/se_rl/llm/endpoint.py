@@ -240,6 +240,23 @@ class EndpointDesigner:
         return sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()
 
 
+def named_endpoint(name: str, prices: tuple[float, float] = (0.0, 0.0)) -> EndpointDesigner:
+    """The model that `--llm URL#MODEL` names, at these prices (USD per million tokens)."""
+    address, _, model = name.partition("#")
+    if not model:
+        raise LlmError(
+            f"--llm {name} names no model;"
+            " write it behind a #, as in http://localhost:8000/v1#my-model"
+        )
+    return EndpointDesigner(
+        address,
+        model,
+        usd_per_million_in=prices[0],
+        usd_per_million_out=prices[1],
+        option="--llm",
+    )
+
+
 def _bits(*what: object) -> int:
     """31 bits that depend on what they are for and on nothing else."""
     return int.from_bytes(sha256(repr(what).encode()).digest()[:4], "big") >> 1

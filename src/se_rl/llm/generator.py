@@ -270,21 +270,9 @@ def open_designer(
     if fault := model_fault(designer):
         raise LlmError(f"--llm {fault}; put the key into the variable OPENAI_API_KEY")
     if designer.startswith(ADDRESS_PREFIXES):
-        from se_rl.llm.endpoint import EndpointDesigner
+        from se_rl.llm.endpoint import named_endpoint
 
-        address, _, model = designer.partition("#")
-        if not model:
-            raise LlmError(
-                f"--llm {designer} names no model;"
-                " write it behind a #, as in http://localhost:8000/v1#my-model"
-            )
-        return EndpointDesigner(
-            address,
-            model,
-            usd_per_million_in=prices[0],
-            usd_per_million_out=prices[1],
-            option="--llm",
-        )
+        return named_endpoint(designer, prices)
     from se_rl.llm.local import LocalDesigner
 
     return LocalDesigner(designer, threads=threads)

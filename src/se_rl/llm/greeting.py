@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from se_rl.llm.backends import ADDRESS_PREFIXES
 from se_rl.llm.catalog import resolve
-from se_rl.llm.endpoint import EndpointDesigner
-from se_rl.llm.generator import open_designer
+from se_rl.llm.endpoint import named_endpoint
 
 
 def greet(name: str) -> None:
@@ -15,8 +14,7 @@ def greet(name: str) -> None:
     if not name.startswith(ADDRESS_PREFIXES):
         resolve(name)
         return
-    designer = open_designer(name)
-    assert isinstance(designer, EndpointDesigner)
+    designer = named_endpoint(name)
     try:
         designer.greet()
     finally:
