@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from se_rl import __version__
 from se_rl.config import ConfigError, to_dict
@@ -113,7 +113,6 @@ class Run:
         self.config = config = data.config
         self.facts = data.facts
         self.scales = data.scales
-        self.benchmark = data.benchmark
         self.markets = TrainingMarkets(data, archive, say=say)
         train = data.train if config.weights["static"] or config.twins else None
         self.training_pool = TrainingPool(
@@ -173,6 +172,11 @@ class Run:
         write_results(self.folder.results, results)
         write_text(self.folder.report, run_page(self.folder.path))
         return read_results(self.folder.results)
+
+    @property
+    def benchmark(self) -> Literal["vwap", "twap"]:
+        """What orders are held against."""
+        return self.markets.data.benchmark
 
     @property
     def pretends(self) -> bool:
