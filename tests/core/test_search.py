@@ -785,7 +785,8 @@ def test_a_silent_model_ends_the_search_and_one_valid_design_keeps_it_going(star
             super().propose(request, n)
             return []
 
-    assert start(Silent(), at="b").run() == f"{NOTHING_USABLE} in iteration 1: no answer came"
+    reason = start(Silent(), at="b").run()
+    assert reason == f"{NOTHING_USABLE} in iteration 1 (first: no answer from scripted)"
 
     def once(module: str, call: int, place: int) -> str:
         return by_chance(module, call, place) if (call, place) == (1, 0) else "no"

@@ -221,7 +221,7 @@ class Search:
         for candidate in self.designs.candidates.values():
             if candidate.operator in ASKED and candidate.reason:
                 return f" (first: {' '.join(candidate.reason.split())[:MOST_FAULT]})"
-        return ": no answer came"
+        return ""
 
     def _standings(self, names: Container[str]) -> list[Standing]:
         """These designs, each at its highest rung, in the order of proposal."""
