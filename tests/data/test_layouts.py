@@ -88,6 +88,16 @@ def test_columns_by_the_users_names(
     same(load_data(odd, ReadOptions(columns=pairs)), expected)
 
 
+def test_a_frame_with_its_index_in_parquet(rows: pd.DataFrame, tmp_path: Path) -> None:
+    one = rows[rows["symbol"] == "SYN001"].drop(columns="symbol").set_index("timestamp")
+    one.rename_axis("Date Time").to_parquet(tmp_path / "named.parquet")
+    one.rename_axis(None).to_parquet(tmp_path / "bare.parquet")
+    bare = read_bars(tmp_path / "bare.parquet")
+    mapped = ReadOptions(columns=column_map(["time=Date Time"]), symbol="bare")
+    same(read_bars(tmp_path / "named.parquet", mapped), bare)
+    assert bare.shape == (1, 3, 390)
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

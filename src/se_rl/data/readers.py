@@ -82,11 +82,12 @@ def _columns(content: bytes, path: Path, options: ReadOptions) -> Columns:
         ) from None
     if not table.num_rows:
         raise DataError(f"{path} has no rows; give a file with bars")
-    table = table.rename_columns(our_names(table.column_names, options.columns, path.name))
-    options = replace(options, columns=(), symbol=options.symbol or bare_name(path))
     meta = {
         k.decode(): v.decode(errors="replace") for k, v in (table.schema.metadata or {}).items()
     }
+    if options.columns:  # not always: renaming forgets which column was a frame's index
+        table = table.rename_columns(our_names(table.column_names, options.columns, path.name))
+    options = replace(options, columns=(), symbol=options.symbol or bare_name(path))
     lower = table.rename_columns(lower_names(table.column_names, path.name))
     integers = all(pa.types.is_integer(field.type) for field in table.schema)
     if "price_scale" in meta and integers and all(name.isupper() for name in table.column_names):
