@@ -2,11 +2,14 @@
 
 from se_rl.baselines.settings import BaselinesConfig as BaselinesConfig
 from se_rl.baselines.table import run_baselines as run_baselines
+from se_rl.core.deploy import load_policy as load_policy
 from se_rl.core.financial_metrics import FinancialMetricsCalculator as FinancialMetricsCalculator
 from se_rl.core.framework import SERLConfig as SERLConfig
 from se_rl.core.framework import SERLFramework as SERLFramework
 from se_rl.core.inner_loop import SERLTrainingLoop as SERLTrainingLoop
 from se_rl.core.inner_loop import TrainingLoopConfig as TrainingLoopConfig
+from se_rl.core.live_bars import ParentOrder as ParentOrder
+from se_rl.data.catalog import load_data as load_data
 from se_rl.data.catalog import load_dataset as load_dataset
 from se_rl.data.features import OBSERVATION_FIELDS as OBSERVATION_FIELDS
 from se_rl.data.market_data import DataError as DataError
