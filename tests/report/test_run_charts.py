@@ -86,7 +86,7 @@ def test_a_replay_without_prices_shows_the_inventory() -> None:
 
 def test_figures_without_numbers_are_drawn_without_them() -> None:
     shares, gains = run_charts.progress([IterationSummary(1)])
-    assert shares["data"] == [] and gains["data"][0]["y"] == [None] and "–" in gains["summary"]
+    assert shares["data"] == [] and gains["data"] == [] and "–" in gains["summary"]
     assert run_charts.impact({"x1": {"TWAP": SimulatedRow()}})[0]["data"][0]["error_x"][
         "array"
     ] == [0.0]

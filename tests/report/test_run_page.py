@@ -310,3 +310,15 @@ def test_importing_the_page_stays_light() -> None:
 def test_a_page_is_small(page: str) -> None:
     """Three megabytes are allowed for a whole `standard` run."""
     assert len(page.encode()) < 2.3e6
+
+
+def test_nothing_is_empty(page: str, under_way: Path) -> None:
+    """No table cell, heading or chart without anything in it; the cells of changed lines are filled
+    by the page's script.
+    """
+    for text in (page, run_page(under_way)):
+        told = re.sub(
+            r"<td[^>]*data-change=[^>]*></td>|<tr class=\"groups\">.*?</tr>", "", body(text)
+        )
+        assert not re.search(r"<(td|th|p|h2|h3|dd|li|tbody)\b[^>]*>\s*</\1>", told)
+        assert all(figure["data"] for figure in figures(text))

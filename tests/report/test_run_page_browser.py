@@ -246,12 +246,30 @@ def test_play_runs_to_the_end_and_stops(browser: Browser) -> None:
     browser.js("slider.value = slider.max - 2; play.click()")
     assert browser.js("play.getAttribute('aria-pressed')") == "true"
     browser.js(
-        "new Promise(done => { const poll = setInterval(() => { if (!timer) { clearInterval(poll); done(); } }, 20); })"
+        "new Promise(done => { const poll = setInterval(() => { if (slider.value === slider.max) "
+        "{ clearInterval(poll); setTimeout(done, 100); } }, 20); })"
     )
     assert browser.js("[slider.value === slider.max, play.getAttribute('aria-pressed')]") == [
         True,
         "false",
     ]
+
+
+def test_the_simulated_order_is_replayed(browser: Browser) -> None:
+    assert browser.js("[step.value, step.max]") == ["3", "3"]
+    told = "Object.fromEntries([...stepNow.children].map(c => [c.firstChild.textContent, c.lastChild.textContent]))"
+    assert browser.js(told)["own impact"] == "3.0 bps"
+    browser.js("step.value = 1; step.dispatchEvent(new Event('input'))")
+    now = browser.js(told)
+    assert now["traded now"] == "100.0 %" and now["mid"] == "−1.0 bps" and now["left"] == "0.0 %"
+    sizes = (
+        "[...document.querySelectorAll('#simulated .chart')].map(chart => chart.data[0].x.length)"
+    )
+    assert browser.js(sizes) == [2, 2]
+    browser.js("stepPlay.click()")
+    browser.js("new Promise(done => setTimeout(done, 600))")
+    assert browser.js("step.value") == "3" and browser.js(sizes) == [4, 4]
+    assert browser.js("stepPlay.getAttribute('aria-pressed')") == "false"
 
 
 def test_a_phone_is_not_scrolled_sideways(browser: Browser) -> None:

@@ -143,13 +143,25 @@ def simulated_order(replay: SimulatedReplay) -> list[Figure]:
         "height": 460,
         "hovermode": "closest",
         "shapes": last,
-        "xaxis": axis("step; the dashed line is the order's end", zeroline=False),
-        "yaxis": axis("bps from the mid at arrival", zeroline=False),
+        "xaxis": _steps(steps),
+        "yaxis": axis("bps from the mid at arrival", zeroline=False, range=_reach(book[0]["y"])),
     }
     return [
         figure(book, layout, title="The book around the order", summary=_told(replay)),
         _impact(replay, steps, last),
     ]
+
+
+def _steps(steps: Sequence[int]) -> Figure:
+    """An axis that stays as it is while the page plays the order."""
+    words = "step; the dashed line is the order's end"
+    return axis(words, zeroline=False, range=[-0.6, steps[-1] + 0.6])
+
+
+def _reach(values: Sequence[float]) -> list[float]:
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    edge = 0.06 * (high - low) or 1.0
+    return [low - edge, high + edge]
 
 
 def _diamonds(sizes: Sequence[float]) -> Figure:
@@ -193,8 +205,8 @@ def _impact(replay: SimulatedReplay, steps: Sequence[int], last: Sequence[Figure
     layout = {
         "height": 300,
         "shapes": list(last),
-        "xaxis": axis("step", zeroline=False),
-        "yaxis": axis("bps against the order"),
+        "xaxis": _steps(steps),
+        "yaxis": axis("bps against the order", range=_reach([0.0, *replay.impact])),
         "yaxis2": axis(
             "%", overlaying="y", side="right", range=[0, 105], tickvals=[0, 50, 100], showgrid=False
         ),

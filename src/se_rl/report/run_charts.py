@@ -133,7 +133,8 @@ def progress(iterations: Sequence[IterationSummary]) -> list[Figure]:
     }
     ends = f"{signed(gains[0])} bps at first, {signed(gains[-1])} at last"
     summary = f"Mean gain over the parent: {ends}."
-    return [shares, figure([bars], layout, title="Gain over the parent", summary=summary)]
+    known = [bars] if any(gain is not None for gain in gains) else []
+    return [shares, figure(known, layout, title="Gain over the parent", summary=summary)]
 
 
 def _from_to(name: str, points: Points) -> str:
