@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from run_fixture import HOSTILE, make_run
 from test_run_page_browser import CHROMIUM, NEWS, Browser
 
 from se_rl.config import ConfigError
+from se_rl.main import main
 from se_rl.records.archive import Archive
 from se_rl.report.live_server import LOOPBACK, PageServer
 
@@ -97,3 +101,25 @@ def test_the_page_follows_the_run(served: PageServer, tmp_path: Path) -> None:
         assert "It went on." in tab.js("live.textContent") and HOSTILE in tab.js("live.textContent")
         assert tab.asked() == {served.url, f"{served.url}state"}
         assert [m for m in tab.heard if m["method"] != NEWS[-1]] == []
+
+
+def test_the_command_serves_until_it_is_interrupted(served: PageServer) -> None:
+    place = str(served.watch.folder.path)
+    command = [sys.executable, "-m", "se_rl.main", "serve", place, "--port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        lines = [running.stdout.readline() for _ in range(3)]
+        url = json.loads("".join(lines))["url"]
+        connection = http.client.HTTPConnection(url.split("/")[2], timeout=60)
+        connection.request("GET", "/state")
+        assert connection.getresponse().status == 200
+        connection.close()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 0
+
+
+def test_a_folder_without_a_run_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["serve", str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err
