@@ -216,7 +216,7 @@ def _impact(replay: SimulatedReplay, steps: Sequence[int], last: Sequence[Figure
     summary = (
         f"Against the same market without our order the mid is moved by {plain(peak, 1)} bps at "
         f"most, {plain(replay.impact[end], 1)} at the order's end and {plain(replay.impact[-1], 1)} "
-        f"{len(replay.impact) - 1 - end} steps later."
+        f"{len(replay.impact) - 1 - end} steps later. This is one pair of markets: single steps are luck."
     )
     return figure(traces, layout, title="Own impact and its decay", summary=summary)
 
