@@ -108,8 +108,11 @@ def clustered_mean(values: Array, day: npt.NDArray[np.integer]) -> Estimate:
 def spa_p_value(
     benchmark_by_day: Array, policies_by_day: Array, *, reps: int = 10_000, seed: int = 0
 ) -> float:
-    """Hansen's SPA: p that NO policy (columns) beats the benchmark, corrected for the search."""
-    if len(benchmark_by_day) < 2:
+    """Hansen's SPA: p that NO policy (columns) beats the benchmark, corrected for the search.
+
+    Its threshold has the logarithm of the logarithm of the days in it, which needs three of them.
+    """
+    if len(benchmark_by_day) < 3:
         return float("nan")
     if np.allclose(policies_by_day, benchmark_by_day[:, None]):
         return 1.0  # nothing differs: no winner, and no variance to studentise by
