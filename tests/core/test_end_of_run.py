@@ -108,7 +108,7 @@ def test_no_valid_design(run_it: RunIt, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_an_accepted_design_opens_the_sealed_days_once(
-    run_it: RunIt, monkeypatch: pytest.MonkeyPatch
+    run_it: RunIt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task, "load_dataset", load_dataset)
     monkeypatch.setattr(Ladder, "champion", lambda _, finalists: finalists[0])
@@ -121,6 +121,13 @@ def test_an_accepted_design_opens_the_sealed_days_once(
     ours, strong = (results.baselines[name].over_TWAP_specific.mean for name in (OURS, STRONG))
     lead = results.final_metrics.over_default_specific.mean
     assert lead == pytest.approx(ours - strong, abs=1e-9)
+    orders = results.order_details
+    assert orders.method == OURS and set(orders.inventory) == {OURS, STRONG}
+    for groups in orders.groups.values():  # every order is in one group of each kind
+        whole = sum(group.orders * group.over_TWAP for group in groups) / results.data.orders
+        assert whole == pytest.approx(results.baselines[OURS].over_TWAP.mean, abs=1e-3)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Orders by side" in page and "One simulated order" not in page  # history alone
 
 
 def _converged(evolve: Any) -> Any:

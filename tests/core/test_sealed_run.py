@@ -23,6 +23,8 @@ from se_rl.data.synthetic import SyntheticConfig
 from se_rl.executors.training_settings import train_config, training_worlds_of
 from se_rl.records.archive import Archive
 from se_rl.records.jobs import TrainingJob
+from se_rl.records.order_details import SimulatedReplay
+from se_rl.records.plain import from_plain
 from se_rl.records.results_file import read_results
 from se_rl.records.run_folder import RunFolder
 from se_rl.sandbox.lockdown import isolation_level
@@ -232,6 +234,7 @@ def test_the_seal_is_published_with_the_results_and_repeats_the_run(tmp_path: Pa
     page = (tmp_path / "first" / "report.html").read_text()
     assert f"drawn: {first.seal.text}" in page
     assert read_results(tmp_path / "first" / "results.json").seal == first.seal
+    _look_at_the_simulated_orders(tmp_path / "first", page)
     config = (tmp_path / "first" / "config.yaml").read_text()
     assert "seal: null" in config
     again = run_search(
@@ -242,6 +245,18 @@ def test_the_seal_is_published_with_the_results_and_repeats_the_run(tmp_path: Pa
     assert json.dumps(_scores(tmp_path / "again")) == json.dumps(_scores(tmp_path / "first"))
     with pytest.raises(ConfigError, match="began with seal null and is now given"):
         run_search(TINY.tiny_config(**small, seal="other"), tmp_path / "first", workers=2)
+
+
+def _look_at_the_simulated_orders(folder: Path, page: str) -> None:
+    """Every design that was held best has one order in its book to look at."""
+    with Archive.open(folder / "archive.sqlite", read_only=True) as archive:
+        stored = [event.payload for event in archive.events("simulated_order")]
+        held = {event.payload["candidate"] for event in archive.events("execution")}
+    replays = [from_plain(SimulatedReplay, payload) for payload in stored]
+    assert replays and {replay.candidate for replay in replays} == held
+    for replay in replays:
+        assert sum(replay.traded) == pytest.approx(1.0, abs=1e-3) and replay.impact[0] == 0.0
+    assert "One simulated order in its book" in page
 
 
 def _scores(folder: Path) -> list[Any]:
