@@ -122,7 +122,7 @@ def test_an_accepted_design_opens_the_sealed_days_once(
     lead = results.final_metrics.over_default_specific.mean
     assert lead == pytest.approx(ours - strong, abs=1e-9)
     orders = results.order_details
-    assert orders.method == OURS and set(orders.inventory) == {OURS, STRONG}
+    assert orders.method == OURS and set(orders.inventory) >= {OURS, STRONG}
     for groups in orders.groups.values():  # every order is in one group of each kind
         whole = sum(group.orders * group.over_TWAP for group in groups) / results.data.orders
         assert whole == pytest.approx(results.baselines[OURS].over_TWAP.mean, abs=1e-3)
