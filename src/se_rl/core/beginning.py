@@ -45,7 +45,8 @@ def check_data(config: RunConfig, archive: Archive) -> None:
     A file is known by what it holds: under another name or path it is the same.
     """
     begun = archive.find("run_started")
-    if begun is None or begun["config"]["data"] == config.data:
+    is_file = Path(config.data).is_file()
+    if begun is None or (begun["config"]["data"] == config.data and not is_file):
         return
     dataset = load_dataset(
         config.data,
