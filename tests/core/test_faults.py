@@ -40,7 +40,7 @@ from se_rl.records.run_folder import RunFolder
 from se_rl.report.design_rows import SHORT
 from se_rl.report.live import LiveRun
 from se_rl.report.numbers import with_error
-from se_rl.report.page_numbers import plain, signed
+from se_rl.report.page_numbers import interval, signed
 from se_rl.report.run_page import run_page
 from se_rl.report.show_design import show_design
 from se_rl.report.show_run import show_run
@@ -359,11 +359,11 @@ def test_log_show_and_page_state_the_same_score_and_error(start: Any, tmp_path: 
         name = row.id[:SHORT]
         said = re.findall(rf"(?:design {name}.*, |\b{name} )(\S+ ± \S+?)(?: bps|,|$)", log, re.M)
         assert said[-1] == score, "the log's last word on it"
-        assert score_of(page, row.id) == f"{signed(row.score)} ± {plain(row.se)} bps"
         design = show_design(folder, row.id)
         assert (design.row.score, design.row.se) == (row.score, row.se)
         rung = design.rungs[str(row.rung)]
         assert (rung.mean, rung.se) == (row.score, row.se)
+        assert score_of(page, row.id) == f"{signed(row.score)} {interval(rung.ci95)} bps"
 
 
 def score_of(page: str, name: str) -> str:
