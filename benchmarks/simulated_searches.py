@@ -78,6 +78,7 @@ class GrammarWriter:
     constrained = True
     versions = (UNTOUCHED,)
     adapter = None
+    asked = frozenset[str]()
 
     def writer(self, version: str) -> GrammarWriter:
         """Itself."""

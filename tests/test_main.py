@@ -91,7 +91,7 @@ BAD_INPUT = {
     ),
     "quantity no number": (
         ["--data", "{}/good.csv", "--quantity", "many"],
-        "'quantity' has value 'many'",
+        "--quantity has value 'many'",
     ),
     "split unknown": (["--data", "{}/good.csv", "--split", "future"], "invalid choice: 'future'"),
     "split empty": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -106,7 +107,8 @@ def test_the_page_follows_the_run(served: PageServer, tmp_path: Path) -> None:
 def test_the_command_serves_until_it_is_interrupted(served: PageServer) -> None:
     place = str(served.watch.folder.path)
     command = [sys.executable, "-m", "se_rl.main", "serve", place, "--port", "0", "--json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+    ignoring = f"trap '' INT; exec {shlex.join(command)}"  # as a shell does in the background
+    with subprocess.Popen(["sh", "-c", ignoring], stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         lines = [running.stdout.readline() for _ in range(3)]
         url = json.loads("".join(lines))["url"]

@@ -56,7 +56,9 @@ def screened(effects: dict[str, Any], **how: Any) -> Ladder:
 
 
 def test_spa_is_large_where_nothing_is_better_and_small_where_something_is() -> None:
-    quiet = gate.World(shared_sd=0.5, seed_sd=0.0)  # SPA knows days, not the luck of trainings
+    quiet = gate.World(
+        shared_sd=0.5, own_day_sd=0.1, seed_sd=0.0
+    )  # SPA knows days, not the luck of trainings
     nothing = {f"d{i}": (-0.3 - i / 10,) * 3 for i in range(12)}
     found = selection(screened(nothing, world=quiet), DEFAULT_DESIGN.id, proposed=14)
     assert found.spa_p_over_default > 0.5 and (found.tried, found.scored) == (14, 12)

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from se_rl.commands.ctrl_c import CtrlC
 from se_rl.commands.parsing import require_run, verb
 
 PORT = 8777
@@ -31,7 +32,8 @@ def _serve(options: argparse.Namespace) -> None:
     from se_rl.report.live_server import PageServer
 
     require_run(options.folder)
-    with PageServer(options.folder, port=options.port) as server:
+    # a shell that starts it in the background has the signal ignored
+    with CtrlC(), PageServer(options.folder, port=options.port) as server:
         told = f"page: {server.url} (for this machine only; Ctrl-C ends it)"
         print(to_json({"url": server.url}) if options.json else told, flush=True)
         try:
