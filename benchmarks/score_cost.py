@@ -45,7 +45,7 @@ class PlayedDesign:
 
 @dataclass(frozen=True)
 class ScoreCost:
-    """A run's seconds, and how many of them went into groups and the fraud check."""
+    """A run's seconds (trainings, scores, answers), and those of groups and the fraud check."""
 
     run_seconds: float
     evaluations: int
@@ -129,8 +129,10 @@ def page(cost: ScoreCost, command: str) -> str:
     head = ("design", "in groups, s", "one batch, s", "scores apart, bps")
     return (
         "# What an honest score costs\n\n"
-        f"Made by `{command}`; do not edit. A run of {cost.run_seconds:.0f} seconds with "
-        f"{cost.evaluations} evaluations and {cost.checked} finalist(s). Medians of plays in turn, "
+        f"Made by `{command}`; do not edit. A run whose trainings, their scores and the model's "
+        f"answers took {cost.run_seconds:.0f} seconds (what comes before and after, the test days for "
+        f"instance, is not in it), with {cost.evaluations} evaluations and {cost.checked} finalist(s). "
+        "Medians of plays in turn, "
         "orders on history of the search rung, policies behind the lock.\n\n"
         f"{table(head, rows)}\n\n"
         f"Play in groups added at most {cost.groups_share:.1%} to the run, the fraud check took "
