@@ -39,8 +39,8 @@ def print_plan(plan: RunPlan) -> None:
         rows.append((rung.rung, *sizes, f"{rung.work:,.0f}"))
     print("\n".join(_aligned(rows)))
     print(
-        f"estimate: {about(plan.seconds)} with {plan.workers} trainings at once; "
-        "the run measures and corrects it after its first training"
+        f"estimate: {about(plan.seconds)} of trainings and answers with {plan.workers} trainings at "
+        "once, which the run corrects after its first; loading and the test days come on top"
     )
     print("nothing was loaded, trained or written")
 
