@@ -32,8 +32,10 @@ from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import Trained, train
 from se_rl.rl.training_worlds import dynamic_worlds, make_worlds
+from se_rl.rl.written_policy import is_written
+from se_rl.scoring.execution import Actor
 from se_rl.scoring.history_orders import HistoryOrders, scored_world
-from se_rl.scoring.play import Open
+from se_rl.scoring.play import Open, OwnRows
 from se_rl.scoring.score import Scores
 from se_rl.seal import PUBLIC, Seal, sealed_seed
 
@@ -137,14 +139,23 @@ class Workshop:
         made = self.trained(job)
         seconds = time.perf_counter() - started
         scores: Scores = {}
+        policy = self._opened(made, job)
         if made.reason is None and job.rung < 0:
             assert self.sealed is not None  # asked for when the workshop was opened
-            scores = self.sealed.scores(lambda world, *_: made.runner(world))
+            scores = self.sealed.scores(policy)
         elif made.reason is None:
-            rung = self.config.rungs[job.rung]
-            scores = self.data.validation.score(rung, lambda world, *_: made.runner(world))
+            scores = self.data.validation.score(self.config.rungs[job.rung], policy)
         alpha = tuple(row.alpha for row in made.curve if row.phase == "joint")
         return Outcome(job, scores, seconds, alpha, made.reason or "")
+
+    def _opened(self, made: Trained, job: Job) -> Open:
+        """The policy for a play, in one batch where the run would play it so."""
+
+        def opened(world: str, horizon: int, rows: int) -> Actor:
+            return made.runner(world)
+
+        alone = self.config.book_agents == 1
+        return OwnRows(opened) if alone and is_written(job.sources) else opened
 
     def prepare(self) -> None:
         """Simulate and compile all that every process needs, in this one.

@@ -36,10 +36,11 @@ def check_finalists(run: Run, finalists: Sequence[str]) -> dict[str, FraudCheck]
 def check_design(run: Run, candidate: Candidate, evaluations: Iterable[Evaluation]) -> FraudCheck:
     """Play all trained policies of a design again; one that breaks down in use has failed, too."""
     pool = run.training_pool
-    policies = [pool.opened(pool.policy(candidate, e)) for e in evaluations if e.ok]
-    if not policies:
+    done = [evaluation for evaluation in evaluations if evaluation.ok]
+    if not done:
         return FraudCheck("it has no policy to check")
     try:
+        policies = [pool.opened(pool.policy(candidate, evaluation)) for evaluation in done]
         return pool.with_retries(lambda: run.fraud_trials.check(policies))
     except SandboxError as error:
         return FraudCheck(f"its policy failed in the fraud check: {error}")

@@ -33,11 +33,12 @@ from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.schema import AGAIN
 from se_rl.records.settings import RunConfig
-from se_rl.rl.policy import Neutral
+from se_rl.rl.policy import ActionMap, Neutral
 from se_rl.rl.sandboxed_training import TrainedDesign
+from se_rl.rl.written_policy import PolicyError, WrittenPolicy, written_policy
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.sandbox.policy_server import WaitAllowance
-from se_rl.scoring.play import Open
+from se_rl.scoring.play import Open, OwnRows
 from se_rl.scoring.score import Array, ScoreRule
 from se_rl.scoring.score_summary import training_numbers
 from se_rl.scoring.standing import Regimes
@@ -162,11 +163,19 @@ class TrainingPool:
         return training_from_bytes(self.archive.blob(evaluation.policy), sources)
 
     def opened(self, trained: TrainedDesign) -> Open:
-        """A way to open a trained policy for a world, behind the lock.
+        """A way to open a trained policy for a world: behind the lock, unless the grammar wrote it.
 
-        All that it opens shares one allowance of time.
+        All that it opens behind the lock shares one allowance of time.
         """
         neutral = self._neutral()
+        policy = written_policy(trained)
+        if policy is not None:
+            action_map = ActionMap(**trained.action_map or {})
+            return OwnRows(
+                lambda world, horizon, rows: WrittenPolicy(
+                    policy, action_map, world=world, neutral=neutral.get(world, Neutral())
+                )
+            )
         allowance = WaitAllowance()
         return lambda world, horizon, rows: self.sandbox.trainer.actor(
             trained,
@@ -262,7 +271,7 @@ class TrainingPool:
                 lambda: self.validation.score(job.rung, self.opened(trained))
             )
         except SandboxError as error:
-            if not self.sandbox.is_alive():
+            if not isinstance(error, PolicyError) and not self.sandbox.is_alive():
                 raise
             # every time, in a sandbox that is well: the policy's own fault
             return replace(base, reason=f"its policy failed in use: {error}")

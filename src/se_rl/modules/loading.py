@@ -1,7 +1,8 @@
 """Source text to live objects: the only place that executes what a language model wrote.
 
-Call these functions inside a locked process only. The short list of names that a module finds here
-keeps well-meant modules within their contract; it stops no attacker, the operating system does.
+Call these functions inside a locked process only, unless the grammar spelled the source. The short
+list of names that a module finds here keeps well-meant modules within their contract; it stops no
+attacker, the operating system does.
 """
 
 from __future__ import annotations

@@ -180,6 +180,13 @@ class SandboxedTrainer:
         self.stop()
 
 
+def bounded(actions: npt.NDArray[np.float32]) -> Actions:
+    """Ratios in [0, 1] and offsets in ticks of a policy's numbers [order, 2]."""
+    numbers = actions.astype(np.float64)
+    ratio = np.clip(numbers[:, 0], 0.0, 1.0)
+    return ratio, np.clip(numbers[:, 1], -MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
+
+
 class SandboxedPolicy:
     """A policy in use (`scoring.execution.Actor`) whose network lives in a locked process."""
 
@@ -234,9 +241,7 @@ class SandboxedPolicy:
         return self._answer
 
     def _answer(self) -> Actions:
-        actions = self._server.answer().astype(np.float64)
-        ratio = np.clip(actions[:, 0], 0.0, 1.0)
-        return ratio, np.clip(actions[:, 1], -MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
+        return bounded(self._server.answer())
 
     def close(self) -> None:
         """End the process."""

@@ -15,6 +15,8 @@ from se_rl.environments.worlds import Episodes, World
 from se_rl.scoring.statistics import Estimate, clustered_mean
 
 Array = npt.NDArray[np.float64]
+_SLICE_STEPS = 1000
+"""Steps in which traded shares are told apart, for each TWAP slice."""
 
 
 class Actor(Protocol):
@@ -158,7 +160,7 @@ def execute(
     forced = np.zeros(n)
     passive = np.zeros(n)
     fills = np.empty((n, world.horizon))  # [order, step]
-    actions: set[float] = set()
+    traded = np.zeros(world.horizon * _SLICE_STEPS + 1, np.bool_)  # by slices, in thousandths
     for step in range(world.horizon):
         ratio, offset = actor.act(observation)
         observation = world.step(ratio, offset if world.takes_price else None, fields)
@@ -170,7 +172,8 @@ def execute(
         forced += at["forced_share"]
         passive += at["passive_share"]
         fills[:, step] = at["traded_share"] - at["forced_share"]
-        actions.update(np.round(ratio * (world.horizon - step), 3).tolist())
+        slices = np.clip(ratio, 0.0, 1.0) * (world.horizon - step)
+        traded[np.rint(slices * _SLICE_STEPS).astype(np.int64)] = True
     record = world.record()
     void = world.broken
     return Executed(
@@ -179,7 +182,7 @@ def execute(
         np.where(void, np.nan, BPS * twap_gain),
         forced,
         passive,
-        frozenset(actions),
+        frozenset((np.flatnonzero(traded) / _SLICE_STEPS).tolist()),
         _by_seed(episodes, n) if clusters is None else clusters,
     )
 

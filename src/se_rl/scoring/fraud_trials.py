@@ -30,7 +30,7 @@ from se_rl.scoring.fraud_check import (
     joined,
     judged,
 )
-from se_rl.scoring.play import Open, moments, play
+from se_rl.scoring.play import Open, play
 from se_rl.scoring.static_panel import StaticPanel, joined_scores, sampled_panels
 from se_rl.scoring.statistics import day_means
 
@@ -89,13 +89,13 @@ class FraudTrials:
         for panel in self._panels:
             assert self._history is not None
             agents = self._history.agents
-            groups = len(moments(panel.orders, sessions=len(self._window.dates)))
-            sample = _Sample(-(-TABLES // groups), agents, seed=self._seed)
+            sample = _Sample(TABLES * agents / len(panel.orders), agents, seed=self._seed)
             orders = Episodes(panel.orders)
             play(panel.world, orders, open_policy, agents=agents, watch=sample.watch)
             found.append(self._compared(sample.watched(), panel.world, open_policy))
         for world, episodes in self._simulated:
-            sample = _Sample(TABLES, world.agents, seed=self._seed)
+            share = TABLES * world.agents / len(episodes)
+            sample = _Sample(share, world.agents, seed=self._seed)
             play(world, episodes, open_policy, watch=sample.watch)
             found.append(self._compared(sample.watched(), world, open_policy))
         return found
@@ -170,10 +170,10 @@ class FraudTrials:
 
 
 class _Sample:
-    """Watches a few tables of every group that is played."""
+    """Watches a share of the tables of every group that is played, at least one."""
 
-    def __init__(self, tables: int, agents: int, *, seed: int) -> None:
-        self._tables = tables
+    def __init__(self, share: float, agents: int, *, seed: int) -> None:
+        self._share = share
         self._agents = agents
         self._rng = np.random.default_rng(seed)
         self._recorders: list[Recorder] = []
@@ -181,7 +181,8 @@ class _Sample:
     def watch(self, actor: Actor, rows: int) -> Actor:
         """The actor of one group, with some of its tables watched."""
         count = rows // self._agents
-        chosen = self._rng.choice(count, min(count, self._tables), replace=False)
+        wanted = min(count, math.ceil(self._share * count))
+        chosen = self._rng.choice(count, wanted, replace=False)
         places = (chosen[:, None] * self._agents + np.arange(self._agents)).ravel()
         recorder = Recorder(actor, places)
         self._recorders.append(recorder)
