@@ -15,7 +15,7 @@ import pytest
 
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, design_id
-from se_rl.records.settings import RunConfig, preset
+from se_rl.records.settings import REFERENCE_SEEDS, RunConfig, preset
 from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.standing import GUESS, pooled_seed_spread
 
@@ -308,6 +308,10 @@ def test_extra_designs_are_trained_at_the_last_rung_but_cannot_win() -> None:
     ladder.promote(list(EFFECTS))
     finalists = ladder.finals([Candidate("extra", {}, "naive default")])
     assert "extra" not in finalists and ladder.standings["extra", LAST].score > 8.0
+    trained = {
+        name: len(ladder.trainings.at(name, CONFIG.rungs.last)) for name in ("extra", "slow")
+    }
+    assert trained == {"extra": REFERENCE_SEEDS, "slow": CONFIG.rungs.last.seeds}
     assert ladder.champion(finalists) == "slow"
 
 

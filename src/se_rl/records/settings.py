@@ -26,6 +26,8 @@ FILL_MODELS = ("price_taker", "limit_on_bars", "queue")
 """How orders are filled on history."""
 FUTILITY_SEEDS = 3
 """Trainings of a design before it may be stopped for futility."""
+REFERENCE_SEEDS = 2
+"""Trainings of a reference at the last rung: it stands in the tables, and nothing is chosen by it."""
 
 
 @settings

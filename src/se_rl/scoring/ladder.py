@@ -16,7 +16,7 @@ from typing import Any
 from se_rl.records.entries import Candidate, EventListener, StoredStanding, key_of
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
-from se_rl.records.settings import FUTILITY_SEEDS, RunConfig
+from se_rl.records.settings import FUTILITY_SEEDS, REFERENCE_SEEDS, RunConfig
 from se_rl.scoring.evaluator import Evaluator, Journal
 from se_rl.scoring.prospects import Foresight, nothing_known, prospects
 from se_rl.scoring.score import ScoreRule
@@ -118,7 +118,7 @@ class Ladder:
         return kept
 
     def finals(self, extra: Sequence[Candidate] = (), *, races: bool = True) -> list[str]:
-        """The last rung for the best few, beside the default and `extra` designs.
+        """The last rung for the best few, beside the default and, for fewer trainings, `extra` designs.
 
         Gives the names of those that finish it; without `races` nobody but these two runs.
         """
@@ -126,14 +126,15 @@ class Ladder:
         going = [self.climbed[name] for name in self._finalists()] if races else []
         for candidate in going:
             self._event("promoted", candidate.id, last)
+        self.run(extra, last, last.training_seeds[:REFERENCE_SEEDS])
         first, rest = last.training_seeds[:FUTILITY_SEEDS], last.training_seeds[FUTILITY_SEEDS:]
-        self.run([*extra, *going], last, first)
+        self.run(going, last, first)
         if rest:
             hopeless = self._hopeless(going)
             for name in hopeless:
                 self._drop(name, last, f"futile after {len(first)} trainings")
             going = [c for c in going if c.id not in hopeless]
-            self.run([*extra, *going], last, rest)
+            self.run(going, last, rest)
         return [c.id for c in going if (c.id, last.index) in self.standings]
 
     # who is best
