@@ -2,10 +2,11 @@
 
     python benchmarks/score_cost.py RUN [--designs 3] [--times 5] [--out docs/results]
 
-The stored policies of a run are played again on the orders of the search rung: in groups, as scoring
-plays them, and all orders in one batch, as it did before, in turn. Every evaluation of the run paid
-the difference (while the next training went on beside it, so this is the most that it can have cost),
-and each finalist a fraud check. Writes score_cost.md and .json.
+The stored policies of a run are played again on the orders of the search rung: as scoring plays them;
+behind the lock in groups, as it plays free Python; and behind the lock with all orders in one batch,
+which nobody may have who could look ahead. Every evaluation that was played in groups paid the
+difference of the last two (while the next training went on beside it, so this is the most that it can
+have cost), and each finalist a fraud check. Writes score_cost.md and .json.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from se_rl.core.replay import open_stored_run
 from se_rl.core.run import Run
 from se_rl.environments.worlds import Episodes
 from se_rl.records.results_file import read_results
+from se_rl.rl.written_policy import is_written
 from se_rl.scoring.execution import execute
 from se_rl.scoring.history_orders import HistoryOrders
 from se_rl.scoring.play import Open
@@ -35,9 +37,10 @@ from se_rl_benchmarks.markdown_tables import number, table
 
 @dataclass(frozen=True)
 class PlayedDesign:
-    """One design's orders on history, played in both ways: seconds, and how far scores are apart."""
+    """One design's orders on history: seconds of each way, and how far scores are apart at most."""
 
     design: str
+    seconds: float
     grouped_seconds: float
     batch_seconds: float
     apart_bps: float
@@ -49,6 +52,7 @@ class ScoreCost:
 
     run_seconds: float
     evaluations: int
+    in_groups: int
     checked: int
     check_seconds: float
     designs: tuple[PlayedDesign, ...]
@@ -57,7 +61,7 @@ class ScoreCost:
     def groups_share(self) -> float:
         """What play in groups added to the run, at most."""
         each = [one.grouped_seconds - one.batch_seconds for one in self.designs]
-        return self.evaluations * float(np.mean(each)) / self.run_seconds
+        return self.in_groups * float(np.mean(each)) / self.run_seconds
 
     @property
     def check_share(self) -> float:
@@ -65,8 +69,8 @@ class ScoreCost:
         return self.check_seconds / self.run_seconds
 
 
-def grouped(history: HistoryOrders, policy: Open) -> float:
-    """The mean gain over TWAP as scoring plays, bps."""
+def as_scored(history: HistoryOrders, policy: Open) -> float:
+    """The mean gain over TWAP as scoring plays such a policy, bps."""
     return float(np.mean(history.scores(policy)["static"]))
 
 
@@ -98,42 +102,63 @@ def measured(place: Path, *, designs: int, times: int) -> ScoreCost:
         last = stored.config.rungs.last.index
         done = [one for one in stored.archive.evaluations() if one.ok]
         names = dict.fromkeys(one.candidate for one in reversed(done) if one.rung == last)
-        history = run.training_pool.validation._history[False]
+        pool = run.training_pool
+        history = pool.validation._history[False]
+        in_groups = 0
+        for one in done:
+            in_groups += not is_written(
+                stored.archive.sources(stored.archive.candidate(one.candidate))
+            )
         played = []
         for name in list(names)[:designs]:
             own = [one for one in done if one.candidate == name and one.rung == last]
-            candidate = stored.archive.candidate(name)
-            policy = run.training_pool.opened(run.training_pool.policy(candidate, own[0]))
-            apart = abs(grouped(history, policy) - in_one_batch(history, policy))
-            ways: dict[str, list[float]] = {"grouped": [], "batch": []}
-            for _ in range(times):
-                ways["grouped"].append(seconds(partial(grouped, history, policy)))
-                ways["batch"].append(seconds(partial(in_one_batch, history, policy)))
-            medians = {way: float(np.median(found)) for way, found in ways.items()}
-            played.append(PlayedDesign(name, medians["grouped"], medians["batch"], apart))
+            trained = pool.policy(stored.archive.candidate(name), own[0])
+            played.append(_played(history, pool.opened(trained), pool.locked(trained), name, times))
         check = 0.0
         for name in results.fraud_checks:
             own = [one for one in done if one.candidate == name and one.rung == last]
             candidate = stored.archive.candidate(name)
             check += seconds(partial(check_design, run, candidate, own))
     minutes = results.times.minutes
-    return ScoreCost(60.0 * minutes, len(done), len(results.fraud_checks), check, tuple(played))
+    checked = len(results.fraud_checks)
+    return ScoreCost(60.0 * minutes, len(done), in_groups, checked, check, tuple(played))
+
+
+def _played(
+    history: HistoryOrders, opened: Open, locked: Open, name: str, times: int
+) -> PlayedDesign:
+    """One design in all three ways, in turn."""
+    ways = (
+        partial(as_scored, history, opened),
+        partial(as_scored, history, locked),
+        partial(in_one_batch, history, locked),
+    )
+    gains = [way() for way in ways]
+    took = [[seconds(way) for way in ways] for _ in range(times)]  # [time, way]
+    scored, grouped, batch = np.median(took, axis=0).tolist()
+    return PlayedDesign(name, scored, grouped, batch, max(gains) - min(gains))
 
 
 def page(cost: ScoreCost, command: str) -> str:
     """The table in Markdown."""
     rows = []
     for one in cost.designs:
-        row = [f"`{one.design}`", number(one.grouped_seconds), number(one.batch_seconds)]
-        rows.append([*row, f"{one.apart_bps:.1e}"])
-    head = ("design", "in groups, s", "one batch, s", "scores apart, bps")
+        took = (one.seconds, one.grouped_seconds, one.batch_seconds)
+        rows.append([f"`{one.design}`", *map(number, took), f"{one.apart_bps:.1e}"])
+    head = (
+        "design",
+        "as scored, s",
+        "locked, in groups, s",
+        "locked, one batch, s",
+        "scores apart, bps",
+    )
     return (
         "# What an honest score costs\n\n"
         f"Made by `{command}`; do not edit. A run whose trainings, their scores and the model's "
         f"answers took {cost.run_seconds:.0f} seconds (what comes before and after, the test days for "
-        f"instance, is not in it), with {cost.evaluations} evaluations and {cost.checked} finalist(s). "
-        "Medians of plays in turn, "
-        "orders on history of the search rung, policies behind the lock.\n\n"
+        f"instance, is not in it), with {cost.evaluations} evaluations, {cost.in_groups} of them of free "
+        f"Python and played in groups, and {cost.checked} finalist(s). Medians of plays in turn, "
+        "orders on history of the search rung.\n\n"
         f"{table(head, rows)}\n\n"
         f"Play in groups added at most {cost.groups_share:.1%} to the run, the fraud check took "
         f"{cost.check_share:.1%} ({cost.check_seconds:.1f} s).\n"

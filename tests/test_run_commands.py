@@ -377,7 +377,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_ends_as_if_it_had_not_been(
 ) -> None:
     words = run_words(home, "interrupted", "--dynamic-only")
     with subprocess.Popen(
-        [sys.executable, "-m", "se_rl.main", *words],
+        [sys.executable, "-m", "se_rl", *words],
         env=TINY.environment(home) | {"COLUMNS": "200"},
         text=True,
         stdout=subprocess.PIPE,

@@ -163,19 +163,22 @@ class TrainingPool:
         return training_from_bytes(self.archive.blob(evaluation.policy), sources)
 
     def opened(self, trained: TrainedDesign) -> Open:
-        """A way to open a trained policy for a world: behind the lock, unless the grammar wrote it.
-
-        All that it opens behind the lock shares one allowance of time.
-        """
-        neutral = self._neutral()
+        """A way to open a trained policy for a world: behind the lock, unless the grammar wrote it."""
         policy = written_policy(trained)
-        if policy is not None:
-            action_map = ActionMap(**trained.action_map or {})
-            return OwnRows(
-                lambda world, horizon, rows: WrittenPolicy(
-                    policy, action_map, world=world, neutral=neutral.get(world, Neutral())
-                )
+        if policy is None:
+            return self.locked(trained)
+        neutral = self._neutral()
+        action_map = ActionMap(**trained.action_map or {})
+        return OwnRows(
+            lambda world, horizon, rows: WrittenPolicy(
+                policy, action_map, world=world, neutral=neutral.get(world, Neutral())
             )
+        )
+
+    def locked(self, trained: TrainedDesign) -> Open:
+        """A way to open a trained policy behind the lock; all that it opens shares one allowance of
+        time."""
+        neutral = self._neutral()
         allowance = WaitAllowance()
         return lambda world, horizon, rows: self.sandbox.trainer.actor(
             trained,

@@ -118,7 +118,7 @@ class Ladder:
         return kept
 
     def finals(self, extra: Sequence[Candidate] = (), *, races: bool = True) -> list[str]:
-        """The last rung for the best few, beside the default and, for fewer trainings, `extra` designs.
+        """The last rung for the best few, beside the default and, for fewer trainings, `extra` ones.
 
         Gives the names of those that finish it; without `races` nobody but these two runs.
         """
@@ -126,13 +126,12 @@ class Ladder:
         going = [self.climbed[name] for name in self._finalists()] if races else []
         for candidate in going:
             self._event("promoted", candidate.id, last)
-        self.run(extra, last, last.training_seeds[:REFERENCE_SEEDS])
-        first, rest = last.training_seeds[:FUTILITY_SEEDS], last.training_seeds[FUTILITY_SEEDS:]
-        self.run(going, last, first)
-        if rest:
-            hopeless = self._hopeless(going)
-            for name in hopeless:
-                self._drop(name, last, f"futile after {len(first)} trainings")
+        seeds = last.training_seeds
+        self.run(extra, last, seeds[:REFERENCE_SEEDS])
+        self.run(going, last, seeds[:FUTILITY_SEEDS])
+        if rest := seeds[FUTILITY_SEEDS:]:
+            for name in (hopeless := self._hopeless(going)):
+                self._drop(name, last, f"futile after {FUTILITY_SEEDS} trainings")
             going = [c for c in going if c.id not in hopeless]
             self.run(going, last, rest)
         return [c.id for c in going if (c.id, last.index) in self.standings]
