@@ -23,6 +23,7 @@ from se_rl.llm.instruction_grammar import Tried
 from se_rl.records.archive import Archive
 from se_rl.records.enhancement import EnhancementStep
 from se_rl.records.entries import DEFAULT, Candidate, EventListener, design_id, key_of
+from se_rl.records.jobs import TrainingJob
 from se_rl.records.module_use import ModuleUse
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.evaluator import Evaluator
@@ -87,9 +88,16 @@ class Search:
         return self.designs.proposed
 
     def begin(self) -> None:
-        """The default design is the first to be trained: all others are held against it."""
+        """The default design is the first to be trained, for the screen and the races at once: all
+        others are held against it.
+        """
         self._record(Proposed(self.default, {}, {}))
-        self.ladder.run([self.default], self.config.rungs.screen)
+        rungs = self.config.rungs
+        jobs = []
+        for rung in (rungs.screen, rungs.search):
+            jobs += [TrainingJob(self.default, rung, seed) for seed in rung.training_seeds]
+        self.ladder.train(jobs)
+        self.ladder.run([self.default], rungs.screen)
         if self.default.id in self.ladder.failures:
             why = self.ladder.failures[self.default.id]
             raise ConfigError(f"the default design gave no score ({why}); run se-rl doctor")
