@@ -93,6 +93,14 @@ class Columns:
         }
         return replace(self, **arrays)
 
+    def joined(self, other: Columns) -> Columns:
+        """These rows and those of other columns with the same symbols, after them."""
+        arrays = {}
+        for f in fields(self):
+            if isinstance(values := getattr(self, f.name), np.ndarray):
+                arrays[f.name] = np.concatenate([values, getattr(other, f.name)])
+        return replace(self, **arrays)
+
     def describe(self, row: int) -> str:
         """A row as a person finds it: symbol, date, clock time and row number."""
         hour, minute = divmod(int(self.minute[row]), 60)
@@ -249,6 +257,8 @@ def calendar_days(date: npt.NDArray[np.int64]) -> npt.NDArray[np.datetime64]:
 def _float_column(values: pd.Series[Any], repair: bool) -> Array:
     import pandas as pd
 
+    if values.dtype == np.float64:  # nothing to read, nothing to lose
+        return values.to_numpy(copy=True)
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     lost = np.isnan(numbers) & values.notna().to_numpy()
     if lost.any() and not repair:
