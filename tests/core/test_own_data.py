@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from importlib import import_module
 from pathlib import Path
@@ -11,46 +12,31 @@ import pandas as pd
 import pytest
 
 from se_rl.config import ConfigError
-from se_rl.core import beginning
+from se_rl.core import run as core_run
 from se_rl.core.framework import default_folder
 from se_rl.core.run import run_search
-from se_rl.data.catalog import load_dataset
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.data.understanding import WITHOUT_VOLUME
+from se_rl.records.results import RunResults
 from se_rl.sandbox.lockdown import isolation_level
 
 TINY: Any = import_module("tiny_run")
 
 
 @pytest.mark.skipif(not isolation_level().enough, reason="no sandbox is to be had here")
-def test_a_run_on_a_file_without_volume_that_is_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_a_file_without_volume_that_is_moved(tmp_path: Path) -> None:
     market = synthetic_market(SyntheticConfig(symbols=3, sessions=15, seed=4))
     frame = market.to_frame()[["symbol", "timestamp", "open", "high", "low", "close"]]
     first, moved = tmp_path / "first.csv", tmp_path / "moved.csv.gz"
     frame.to_csv(first, index=False)
 
-    def run(data: Path, said: list[str], **options: Any) -> Any:
+    def run(data: Path, said: list[str]) -> Any:
         settings = {"seeds": (1, 1, 1), "iterations": 1, "siblings": 3, "worlds": "static"}
         config = TINY.tiny_config(data=str(data), **settings)
-        return run_search(config, tmp_path / "run", workers=1, say=said.append, **options)
+        return run_search(config, tmp_path / "run", workers=1, say=said.append)
 
     said: list[str] = []
-    loaded: list[str] = []
-
-    def interrupt(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    def load(place: str, **options: Any) -> Any:
-        loaded.append(place)
-        return load_dataset(place, **options)
-
-    monkeypatch.setattr(beginning, "load_dataset", load)
-    with pytest.raises(KeyboardInterrupt):
-        run(first, said, tell=interrupt)
     results = run(first, said)
-    assert not loaded, "a run that goes on, or begins, loads its data once"
     assert any(WITHOUT_VOLUME in words for words in said) and WITHOUT_VOLUME in results.notes
     orders = pd.read_parquet(tmp_path / "run" / "orders.parquet")
     assert len(orders) == results.data.orders and {"split", "symbol", "date", "side"} <= set(orders)
@@ -63,6 +49,27 @@ def test_a_run_on_a_file_without_volume_that_is_moved(
     frame.iloc[:-1].to_csv(first, index=False)
     with pytest.raises(ConfigError, match="which holds something else; use the same data"):
         run(first, [])
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_only_a_finished_run_loads_its_file_to_be_checked(
+    is_finished: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on loads it anyway."""
+    done: list[str] = []
+
+    def run(*_: Any, **__: Any) -> Any:
+        done.append("run")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(core_run, "check_model", lambda *_: None)
+    monkeypatch.setattr(core_run, "check_data", lambda *_: done.append("checked"))
+    monkeypatch.setattr(core_run, "Run", run)
+    results = RunResults() if is_finished else None
+    monkeypatch.setattr(core_run, "finished_results", lambda *_: results)
+    with contextlib.suppress(KeyboardInterrupt):
+        assert run_search(TINY.tiny_config(), tmp_path / "run") is results
+    assert done == (["checked"] if is_finished else ["run"])
 
 
 def test_the_default_folder_follows_the_content(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def frame_columns(
 
 def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIndex:
     """Timestamps from the best time column there is, or from date + time; unreadable ones raise
-    unless `repair`."""
+    unless `repair` and others can be read."""
     import pandas as pd
 
     values = flat[timed[0]]
@@ -197,7 +197,7 @@ def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIn
         aware = first[10:].find("+") >= 0 or first[10:].find("-") >= 0 or first.endswith("Z")
         stamps = pd.to_datetime(text, format=form, utc=aware, errors="coerce")
     lost = stamps.isna().to_numpy()
-    if lost.any() and not repair:
+    if lost.any() and (lost.all() or not repair):
         seen = one_line(text.iloc[int(lost.argmax())])
         raise DataError(
             f"row {int(lost.argmax()) + 1} has the time {seen!r}; write times as 2025-01-02 09:30"
@@ -286,7 +286,8 @@ def require_columns(missing: list[str], found: list[str], source: str) -> None:
     if missing:
         seen = ", ".join(found[:8]) + (f", ... ({len(found)} in all)" if len(found) > 8 else "")
         raise DataError(
-            f"{source} lacks the columns {', '.join(missing)} (found {seen}); rename yours to match"
+            f"{source} lacks the columns {', '.join(missing)} (found {seen}); rename yours, or say "
+            "which is which: --column time=NAME"
         )
 
 
