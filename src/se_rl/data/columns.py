@@ -98,7 +98,8 @@ class Columns:
         arrays = {}
         for f in fields(self):
             if isinstance(values := getattr(self, f.name), np.ndarray):
-                arrays[f.name] = np.concatenate([values, getattr(other, f.name)])
+                both: Any = np.concatenate([values, getattr(other, f.name)])
+                arrays[f.name] = both
         return replace(self, **arrays)
 
     def describe(self, row: int) -> str:
