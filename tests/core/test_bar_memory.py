@@ -152,6 +152,17 @@ def _recent(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return frame[frame["timestamp"] >= frame["timestamp"].max() - pd.Timedelta(days=9)]
 
 
+def _few_sessions(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    return frame[frame["timestamp"] >= frame["timestamp"].max() - pd.Timedelta(days=3)]
+
+
+def _late_symbol(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
+    """One symbol has not printed for some days."""
+    days = int(rng.choice([0, 4, 20]))
+    silent = frame["timestamp"] >= frame["timestamp"].max().normalize() - pd.Timedelta(days=days)
+    return frame[~silent | (frame["symbol"] != frame["symbol"].iloc[0])]
+
+
 def _one_symbol(frame: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     own = frame[frame["symbol"] == frame["symbol"].iloc[0]]
     return own.drop(columns="symbol").set_index("timestamp")
@@ -175,6 +186,8 @@ CHANGES = (
     _by_time,
     _in_utc,
     _recent,
+    _few_sessions,
+    _late_symbol,
     _one_symbol,
     _before_hours,
 )
@@ -227,6 +240,18 @@ def test_a_row_changed_in_place_is_noticed(
         assert again.tobytes() != first.tobytes()
         assert again.tobytes() == read_bars(bars, order, origin).live.observations().tobytes()
         first = again
+
+
+def test_sessions_that_are_handed_in_later_count(
+    market: MarketData, frame: pd.DataFrame, origin: PolicyOrigin
+) -> None:
+    """First a frame of three days, then the whole one, in which the rows of the first are the same."""
+    order = order_in(market, 1, 2)
+    memory = BarMemory(origin)
+    few = memory.read(_few_sessions(frame, np.random.default_rng(0)), order).observations()
+    whole = memory.read(frame, order).observations()
+    assert few.tobytes() != whole.tobytes()
+    assert whole.tobytes() == read_bars(frame, order, origin).live.observations().tobytes()
 
 
 def test_a_print_that_comes_late_is_read_with_its_bar(

@@ -33,7 +33,7 @@ from se_rl.data.calendar import SessionGrid
 from se_rl.data.columns import Columns, ReadOptions, exchange_clock, frame_columns
 from se_rl.data.features import FeatureScales
 from se_rl.data.frames import bars_from_columns
-from se_rl.data.known import Known, SessionsBefore
+from se_rl.data.known import HISTORY_SESSIONS, Known, SessionsBefore
 from se_rl.data.market_data import DataError, Provenance
 from se_rl.data.seen_rows import FrameArrays, clock_moment, frame_stamps
 from se_rl.rl.policy_origin import PolicyOrigin
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Index = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.integer]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -98,7 +99,7 @@ class SessionsSeen:
     first: int
     opening: int
     rows: FrameArrays
-    code: Index
+    code: Codes
     last: Columns
     symbols: tuple[str, ...]
     before: SessionsBefore
@@ -110,7 +111,7 @@ class SessionsSeen:
         if order.start is not None:
             day, start = labelled_bar(order.start, self.grid)
         else:
-            date, minute = exchange_clock(stamps[[stamps.argmax()]], self._options)
+            date, minute = exchange_clock(stamps[[int(stamps.argmax())]], self._options)
             place = int(self.grid.positions[int(minute[0])])
             if place < 0 or minute[0] != int(minute[0]):
                 return None
@@ -151,7 +152,7 @@ class SeenDay:
     past: SessionsSeen
     newest: int
     rows: FrameArrays
-    code: Index
+    code: Codes
     columns: Columns
     labels: Index
 
@@ -219,15 +220,16 @@ def seen_day(
     if now >= len(grid) or bar_length(labels, grid) != grid.bar_minutes:
         return None
     day = int(known.data.dates[0])
-    first_day = int(read.sessions[0]) if len(read.sessions) else day
-    first = clock_moment(stamps, grid.exchange, first_day)
+    first_day, first = 0, int(np.iinfo(np.int64).min)
+    if len(read.sessions) == HISTORY_SESSIONS:  # else sessions further back would count as well
+        first_day = int(read.sessions[0])
+        first = clock_moment(stamps, grid.exchange, first_day)
     opening = clock_moment(stamps, grid.exchange, day)
     end = clock_moment(stamps, grid.exchange, day, minute=grid.minutes[now])
     before, today = _rows_between(stamps.asi8, first, opening, end)
     own_day = columns.take(columns.date == day)
-    earlier = columns.take(columns.date < day)
-    code = earlier.code[earlier.date >= first_day]
-    if len(code) != len(before) or len(own_day) != len(today):
+    earlier = columns.take((columns.date >= first_day) & (columns.date < day))
+    if len(earlier) != len(before) or len(own_day) != len(today):
         return None
     arrays = FrameArrays.of(frame, stamps)
     past = SessionsSeen(
@@ -238,7 +240,7 @@ def seen_day(
         first=first,
         opening=opening,
         rows=arrays.rows(before),
-        code=code,
+        code=earlier.code,
         last=earlier.take(_last_of_each(earlier)),
         symbols=known.data.symbols,
         before=read.before,
