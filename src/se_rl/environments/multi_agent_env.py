@@ -245,11 +245,7 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
             self.render()
 
     def get_metrics(self) -> dict[str, float]:
-        """PA, PA_std, WR, GLR and AFI over the orders that count, and how many were void.
-
-        As long as none is finished they are those of the orders under way, with `unfinished`, as
-        in ExecutionEnvironment.
-        """
+        """As in ExecutionEnvironment, over the orders that count, and how many were void."""
         pa, leftover, told = self._pa, self._leftover, {"broken": float(self.broken_orders)}
         if not pa and self.agents and self.world.step_index:
             pa, leftover = self._so_far()
