@@ -9,6 +9,7 @@ depend on it, so a desk may stop and start at any time.
 from __future__ import annotations
 
 import warnings
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -64,6 +65,7 @@ class LoadedPolicy:
         self._saved = saved
         self._bars = BarMemory(origin)
         self._policy = OpenPolicy(saved, world)
+        self._end = weakref.finalize(self, _end, self._policy, saved)
         self._warned: set[str] = set()
 
     @property
@@ -112,8 +114,7 @@ class LoadedPolicy:
 
     def close(self) -> None:
         """End the process in which designed code runs. May be called twice."""
-        self._policy.close()
-        self._saved.close()
+        self._end()
 
     def __enter__(self) -> LoadedPolicy:
         return self
@@ -145,6 +146,12 @@ class LoadedPolicy:
             if difference not in self._warned:
                 self._warned.add(difference)
                 warnings.warn(f"{self.path.name}: {difference}", UnlikeTraining, stacklevel=3)
+
+
+def _end(policy: OpenPolicy, saved: SavedPolicy) -> None:
+    """What is left to do when a policy is closed, or forgotten."""
+    policy.close()
+    saved.close()
 
 
 def load_policy(
