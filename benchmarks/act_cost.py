@@ -48,17 +48,18 @@ def act_cost(policy: LoadedPolicy, bars: pd.DataFrame, calls: int) -> ActCost:
     horizon = policy.origin.horizons[0]
     own = bars[bars["symbol"] == bars["symbol"].iloc[0]]
     today = own[own["timestamp"] >= own["timestamp"].max().normalize()]
+    start = today["timestamp"].iloc[FIRST_BAR]
     order = ParentOrder(
         "sell",
         0.05 * horizon * float(own["volume"].mean()),
         horizon,
         symbol=own["symbol"].iloc[0],
-        start=today["timestamp"].iloc[FIRST_BAR],
+        start=start,
     )
-    taken = []
+    taken: list[float] = []
     while not order.is_over and len(taken) < calls:
         passed = pd.Timedelta(minutes=policy.origin.bars.bar_minutes * len(taken))
-        known = bars[bars["timestamp"] < order.start + passed]
+        known = bars[bars["timestamp"] < start + passed]
         asked = time.perf_counter()
         action = policy.act(known, order)
         taken.append(1e3 * (time.perf_counter() - asked))
