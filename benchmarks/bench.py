@@ -10,7 +10,7 @@ from typing import Any
 
 from se_rl_benchmarks.timing import Machine, Measurement, Say, silent
 
-BENCHES = ("book", "market", "env", "ppo", "sandbox", "llm")
+BENCHES = ("book", "market", "outside", "env", "ppo", "sandbox", "llm")
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class BenchOptions:
     model: str = "smollm2"
     designs: int = 32
     repairs: int = 3
+    episodes: int | None = None
 
 
 def run_bench(
@@ -40,6 +41,10 @@ def measure(what: str, options: BenchOptions, *, say: Say) -> Measurement:
         from se_rl_benchmarks.bench_env import bench_env
 
         return bench_env(seconds=seconds, say=say)
+    if what == "outside":
+        from se_rl_benchmarks.bench_outside import EPISODES, bench_outside
+
+        return bench_outside(episodes=options.episodes or EPISODES, say=say)
     if what == "book":
         from se_rl_benchmarks.bench_book import bench_book
 

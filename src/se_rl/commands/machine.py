@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.commands.parsing import FAILED, Parser, verb
+from se_rl.config import ConfigError
 
-BENCHES = ("book", "market", "env", "ppo", "sandbox", "llm")
+FEWEST_EPISODES = 2
+BENCHES = ("book", "market", "outside", "env", "ppo", "sandbox", "llm")
 
 
 def add_llm(verbs: Any) -> None:
@@ -83,10 +85,22 @@ def add_bench(verbs: Any) -> None:
         metavar="N",
         help="for llm: repairs of free Python (default: 3)",
     )
+    parser.add_argument(
+        "--episodes",
+        type=int,
+        metavar="N",
+        help="for outside: episodes of each published row (default: 20000)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="PAGE",
+        help="for outside: also write the tables there as Markdown, and their JSON beside them",
+    )
     parser.set_defaults(run=_run_bench)
 
 
-def _run_bench(options: argparse.Namespace) -> None:
+def _run_bench(options: argparse.Namespace) -> int:
     from se_rl.records.files import to_json
     from se_rl.report.terminal import print_bench, progress
     from se_rl_benchmarks.bench import BenchOptions, run_bench
@@ -98,10 +112,39 @@ def _run_bench(options: argparse.Namespace) -> None:
         model=options.llm,
         designs=options.designs,
         repairs=options.repairs,
+        episodes=options.episodes,
     )
+    if options.episodes is not None and options.episodes < FEWEST_EPISODES:
+        raise ConfigError(
+            f"--episodes is {options.episodes}; give at least {FEWEST_EPISODES}, "
+            "or there is no standard error"
+        )
+    if options.what == "outside":
+        return _bench_outside(options, chosen)
     with progress(quiet=options.json) as say:
         result = run_bench(options.what, chosen, say=say)
     print(to_json(result)) if options.json else print_bench(result)
+    return 0
+
+
+def _bench_outside(options: argparse.Namespace, chosen: Any) -> int:
+    """The published rows beside ours, as tables; a failure where they disagree."""
+    from se_rl.records.files import to_json, write_text
+    from se_rl.report.terminal import print_rows, progress
+    from se_rl_benchmarks.bench import run_bench
+    from se_rl_benchmarks.bench_outside import page, speed_rows, table_rows
+
+    with progress(quiet=options.json) as say:
+        result = run_bench(options.what, chosen, say=say)
+    if options.out:
+        write_text(options.out, page(result))
+        write_text(options.out.with_suffix(".json"), to_json(result))
+    if options.json:
+        print(to_json(result))
+    else:
+        print_rows("Published rows beside ours", table_rows(result))
+        print_rows("Decision steps a second on one core", speed_rows(result))
+    return 0 if result["detail"]["all rows agree"] else FAILED
 
 
 def add_market(verbs: Any) -> None:

@@ -40,10 +40,9 @@ def discard_unbegun(folder: RunFolder) -> None:
 
 
 def check_data(config: RunConfig, archive: Archive) -> None:
-    """Refuse to answer for other data than a finished run was made with.
+    """Refuse to go on with other data than the run was begun with.
 
-    A file is known by what it holds: under another name or path it is the same. A run that goes on
-    loads its data anyway, and holds them against its record then.
+    A file is known by what it holds: under another name or path it is the same.
     """
     begun = archive.find("run_started")
     is_file = Path(config.data).is_file()
@@ -56,20 +55,13 @@ def check_data(config: RunConfig, archive: Archive) -> None:
         scored_days=config.scored_days,
         with_test=False,
     )
-    refuse_other_data(config, archive, data_hash(dataset.data))
-
-
-def refuse_other_data(config: RunConfig, archive: Archive, now: str) -> None:
-    """Refuse data with another digest than those that the run was begun with, if it was."""
-    begun = archive.find("run_started")
-    if begun is None or begun["data"]["sha256"] == now:
-        return
-    then = begun["data"]["sha256"]
-    raise ConfigError(
-        f"{archive.place} began with data {begun['config']['data']} ({then[:8]}) and is now "
-        f"given {config.data} ({now[:8]}), which holds something else; use the same data, or "
-        "another --out"
-    )
+    now, then = data_hash(dataset.data), begun["data"]["sha256"]
+    if now != then:
+        raise ConfigError(
+            f"{archive.place} began with data {begun['config']['data']} ({then[:8]}) and is now "
+            f"given {config.data} ({now[:8]}), which holds something else; use the same data, or "
+            "another --out"
+        )
 
 
 def library_of(stack: ExitStack, places: Sequence[str | Path]) -> list[Archive]:

@@ -21,6 +21,7 @@ Observation = npt.NDArray[np.float32]
 ENTRY_POINTS = {
     "se_rl/StaticExecution-v0": "static_env:make_default_environment",
     "se_rl/DynamicExecution-v0": "dynamic_env:DynamicEnvironment",
+    "se_rl/qrm-v0": "outside.gymnasium_face:QueueReactiveEnvironment",
 }
 """The ids that `gymnasium.make` knows; a world is imported when somebody asks for it."""
 
@@ -96,5 +97,13 @@ def make_default_environment(data: GivenBars | None = None, **options: Any) -> S
 def register() -> None:
     """Make the environment ids known to Gymnasium (done on import of `se_rl.environments`)."""
     for name, maker in ENTRY_POINTS.items():
-        if name not in gym.registry:
-            gym.register(name, entry_point=f"se_rl.environments.{maker}")
+        _register(name, maker)
+    for kind in ("noise", "tactical", "strategic"):
+        for order in (20, 60):
+            name = f"se_rl/cw-{kind}-{order}-v0"
+            _register(name, "outside.gymnasium_face:LotEnvironment", kind=kind, order=order)
+
+
+def _register(name: str, maker: str, **options: str | int) -> None:
+    if name not in gym.registry:
+        gym.register(name, entry_point=f"se_rl.environments.{maker}", kwargs=options)

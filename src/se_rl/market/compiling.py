@@ -15,21 +15,21 @@ Namespace = dict[str, object]
 
 
 def make_kernel(jit: Callable[[Function], Any], *more: Function) -> SimpleNamespace:
-    """The book's functions, and `more` that call them, compiled by `jit` and calling one another.
+    """The book's functions, and `more` that call them, compiled by `jit` and calling one another."""
+    book = (*price_levels.FUNCTIONS, *price_window.FUNCTIONS, *kernel.FUNCTIONS)
+    return compile_together(jit, *book, *more)
 
-    `more` may import the kernel's functions by any name, and see the upper-case constants and
-    modules of their files.
+
+def compile_together(jit: Callable[[Function], Any], *functions: Function) -> SimpleNamespace:
+    """Functions of several files, compiled by `jit` and calling one another.
+
+    They may import one another by any name, and see the upper-case constants and modules of their
+    files.
 
     `source_hash` changes with their files and constants. numba's disk cache looks at the caller's
     file alone and would run old machine code after an edit here, so a cached caller must hold the
     hash as a closure variable (book.py shows how).
     """
-    functions: tuple[Function, ...] = (
-        *price_levels.FUNCTIONS,
-        *price_window.FUNCTIONS,
-        *kernel.FUNCTIONS,
-        *more,
-    )
     names = _shared_names(functions)
     source_hash = _source_hash(functions, names)
     names["__name__"] = __name__
@@ -54,7 +54,7 @@ def _shared_names(functions: tuple[Function, ...]) -> Namespace:
             if not (name.isupper() or isinstance(value, ModuleType)):
                 continue
             known = names.setdefault(name, value)
-            if name.isupper() and isinstance(value, int) and value != known:
+            if name.isupper() and isinstance(value, int | float) and value != known:
                 raise NameError(
                     f"{name} has two values in the files of the kernel's functions; "
                     "rename one of them"
@@ -68,6 +68,6 @@ def _source_hash(functions: tuple[Function, ...], names: Namespace) -> int:
     for file in sorted({function.__code__.co_filename for function in functions}):
         digest.update(Path(file).read_bytes())
     for name, value in sorted(names.items()):
-        if isinstance(value, int):
+        if isinstance(value, int | float):
             digest.update(f"{name}={value};".encode())
     return int(digest.hexdigest()[:15], 16)
