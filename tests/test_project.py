@@ -64,6 +64,14 @@ def test_templates_hooks_and_workflow_are_sound() -> None:
     assert os.access(REPOSITORY / ".ci" / "run", os.X_OK)
 
 
+def test_it_is_said_first_where_it_runs_and_how_to_do_without_cuda() -> None:
+    readme = (REPOSITORY / "README.md").read_text()
+    install = (REPOSITORY / "docs" / "install.md").read_text()
+    assert "runs on Linux" in readme[:1500] and "source .venv/bin/activate" in readme
+    assert install.index("Linux first") < 200
+    assert "## Without CUDA" in install and "CPU build first" in install
+
+
 def test_pictures_of_the_readme_are_seen_everywhere() -> None:
     """A package index shows the README without the repository beside it."""
     pictures = re.findall(r"!\[.*?\]\((.+?)\)", (REPOSITORY / "README.md").read_text())

@@ -37,7 +37,7 @@ _PUBLIC = {
     "MarketProfile": "se_rl.market.profile",
     "BaselinesConfig": "se_rl.baselines.settings",
     "run_baselines": "se_rl.baselines.table",
-    "ParentOrder": "se_rl.core.live_bars",
+    "ParentOrder": "se_rl.core.parent_order",
     "load_policy": "se_rl.core.deploy",
     "REWARD_FIELDS": "se_rl.modules.contracts",
     "PROFILE_RANGES": "se_rl.market.profile",

@@ -8,7 +8,7 @@ from se_rl.core.framework import SERLConfig as SERLConfig
 from se_rl.core.framework import SERLFramework as SERLFramework
 from se_rl.core.inner_loop import SERLTrainingLoop as SERLTrainingLoop
 from se_rl.core.inner_loop import TrainingLoopConfig as TrainingLoopConfig
-from se_rl.core.live_bars import ParentOrder as ParentOrder
+from se_rl.core.parent_order import ParentOrder as ParentOrder
 from se_rl.data.catalog import load_data as load_data
 from se_rl.data.catalog import load_dataset as load_dataset
 from se_rl.data.features import OBSERVATION_FIELDS as OBSERVATION_FIELDS

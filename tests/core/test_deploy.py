@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import se_rl
 from se_rl.config import ConfigError
 from se_rl.core.deploy import LoadedPolicy, UnlikeTraining, load_policy
 from se_rl.core.evaluate import own_settings
-from se_rl.core.live_bars import ParentOrder
+from se_rl.core.parent_order import ParentOrder
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
@@ -32,6 +33,7 @@ from se_rl.rl.policy_file import PolicyFileError, policy_facts, save_weights
 from se_rl.rl.policy_origin import PolicyOrigin, TrainedBars, TrainedScales
 from se_rl.sandbox.lockdown import isolation_level
 from se_rl.scoring.play import play
+from se_rl_benchmarks import act_cost
 
 HORIZON = 12
 DESIGNED = next(text for text in CONTRACT.examples if "history = 4" in text)
@@ -353,3 +355,37 @@ def test_the_names_are_top_level(market: MarketData, frame: pd.DataFrame, tmp_pa
     np.testing.assert_array_equal(again.close, market.close)
     frame.to_csv(tmp_path / "bars.csv", index=False)
     assert se_rl.load_data(tmp_path / "bars.csv").shape == market.shape
+
+
+def test_the_cost_of_calls_is_measured_on_an_order_that_is_executed(
+    default: LoadedPolicy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = ["--symbols", "2", "--sessions", "8", "--calls", "4"]
+    assert act_cost.main([str(default.path), *told]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(", ")[1] for line in lines] == ["7 sessions", "8 sessions"]
+    assert all("3 calls after it" in line for line in lines)
+
+
+@needs_sandbox
+def test_one_process_serves_all_calls_and_ends_with_the_policy(
+    market: MarketData, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    """Also one that nobody closed: the process goes when the object goes."""
+    path = write_policy(tmp_path / "a.policy", origin_of(market), design={"network": DESIGNED})
+    start = pd.to_datetime(str(market.dates[-1])) + pd.Timedelta(hours=11)
+    order = ParentOrder("buy", 20_000, HORIZON, symbol=market.symbols[1], start=start)
+    policy = load_policy(path)
+    answers = []
+    for _ in range(3):
+        answers.append(policy.act(frame, order))
+        order = order.after(1_000)
+    server = policy._saved._sandbox.sandbox.pid
+    children = Path(f"/proc/{server}/task/{server}/children")
+    assert len(children.read_text().split()) == 1
+    for place, answer in enumerate(answers):
+        policy._policy.close()  # the next call opens another, which is shown all bars again
+        assert policy.act(frame, replace(order, filled=(1_000.0,) * place)) == answer
+    del policy
+    gc.collect()
+    assert not Path(f"/proc/{server}").exists()

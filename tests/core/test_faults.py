@@ -332,7 +332,7 @@ def test_a_user_reads_one_line(
     with monkeypatch.context() as patched:
         patched.setattr(preparation, "data_facts", lambda data: facts(data) | {"sha256": "abc"})
         code, said = line()
-        assert code == 2 and "was begun with other data (" in said and "this is abc)" in said
+        assert code == 2 and "(abc), which holds something else; use the same data" in said
     with full_disk("report.html"):
         code, said = line()
         assert code == 1 and "no room left" in said

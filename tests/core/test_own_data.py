@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 from importlib import import_module
 from pathlib import Path
@@ -11,10 +12,12 @@ import pandas as pd
 import pytest
 
 from se_rl.config import ConfigError
+from se_rl.core import run as core_run
 from se_rl.core.framework import default_folder
 from se_rl.core.run import run_search
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.data.understanding import WITHOUT_VOLUME
+from se_rl.records.results import RunResults
 from se_rl.sandbox.lockdown import isolation_level
 
 TINY: Any = import_module("tiny_run")
@@ -46,6 +49,27 @@ def test_a_run_on_a_file_without_volume_that_is_moved(tmp_path: Path) -> None:
     frame.iloc[:-1].to_csv(first, index=False)
     with pytest.raises(ConfigError, match="which holds something else; use the same data"):
         run(first, [])
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_only_a_finished_run_loads_its_file_to_be_checked(
+    is_finished: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that goes on loads it anyway."""
+    done: list[str] = []
+
+    def run(*_: Any, **__: Any) -> Any:
+        done.append("run")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(core_run, "check_model", lambda *_: None)
+    monkeypatch.setattr(core_run, "check_data", lambda *_: done.append("checked"))
+    monkeypatch.setattr(core_run, "Run", run)
+    results = RunResults() if is_finished else None
+    monkeypatch.setattr(core_run, "finished_results", lambda *_: results)
+    with contextlib.suppress(KeyboardInterrupt):
+        assert run_search(TINY.tiny_config(), tmp_path / "run") is results
+    assert done == (["checked"] if is_finished else ["run"])
 
 
 def test_the_default_folder_follows_the_content(tmp_path: Path) -> None:

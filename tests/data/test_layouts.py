@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from se_rl.data.catalog import load_data
+from se_rl.data.checks import check_bars
 from se_rl.data.frame_layouts import column_map
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.readers import ReadOptions, read_bars
@@ -147,3 +148,17 @@ def test_enough_days_for_a_run() -> None:
 def test_a_file_that_cannot_be_read_is_not_understood(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("nothing\nof,the\nkind\n")
     assert understood(tmp_path / "a.csv") is None
+
+
+def test_what_to_do_is_said_where_names_or_times_are_the_users_own(
+    rows: pd.DataFrame, tmp_path: Path
+) -> None:
+    """Names that nobody knows, then times that nobody can read: both are said before any row."""
+    path = tmp_path / "own.csv"
+    rows.rename(columns={"timestamp": "Date Time"}).to_csv(path, index=False)
+    [found] = check_bars(path)
+    assert found.kind == "unreadable" and "--column time=NAME" in found.example
+    days_first = rows.assign(timestamp=rows["timestamp"].dt.strftime("%d.%m.%Y %H:%M"))
+    days_first.to_csv(path, index=False)
+    [found] = check_bars(path)
+    assert found.kind == "unreadable" and "write times as 2025-01-02 09:30" in found.example

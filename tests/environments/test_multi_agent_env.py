@@ -59,6 +59,31 @@ def test_spaces_hold_every_observation_and_all_end_together() -> None:
         env.step({})
 
 
+def test_metrics_of_orders_under_way() -> None:
+    env = MultiAgentEnvironment(None, ExecutionEnvConfig(total_time=6), agents=3, message_size=0)
+    with pytest.raises(ValueError, match="metrics of no orders"):
+        env.get_metrics()
+    env.reset(seed=1)
+    with pytest.raises(ValueError, match="metrics of no orders"):
+        env.get_metrics()
+    for share in (0.0, 0.25):
+        env.step(dict.fromkeys(env.agents, np.array([share], np.float32)))
+    found = env.get_metrics()
+    assert found["unfinished"] == 1.0 and found["broken"] == 0.0
+    assert found["AFI"] == pytest.approx(np.mean(env.world.remaining / env.world.orders.quantity))
+    record = env.world.record()
+    vwap = env.world.benchmarks().vwap
+    expected = 1e4 * record.orders.side * (record.net_price / vwap - 1.0)
+    assert found["PA"] == pytest.approx(np.mean(expected))
+    while env.agents:
+        env.step(dict.fromkeys(env.agents, np.array([1.0], np.float32)))
+    finished = env.get_metrics()
+    assert "unfinished" not in finished
+    env.reset(seed=2)
+    env.step(dict.fromkeys(env.agents, np.array([0.5], np.float32)))
+    assert env.get_metrics() == pytest.approx(finished, nan_ok=True), "finished orders count alone"
+
+
 def test_one_agent_equals_the_dynamic_world() -> None:
     alone, multi = DynamicCore(DATA), MultiAgentCore(DynamicCore(DATA, agents=1), message_size=3)
     source = OrderSource(DATA, ExecutionEnvConfig(total_time=8))

@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+import run_fixture
 from run_fixture import BEST, HOSTILE, make_run
 
+from se_rl.modules.default_sources import source_of_default
+from se_rl.records.settings import preset
 from se_rl.report.run_page import run_page
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
@@ -272,9 +275,47 @@ def test_the_simulated_order_is_replayed(browser: Browser) -> None:
     assert browser.js("stepPlay.getAttribute('aria-pressed')") == "false"
 
 
+def test_a_dark_desktop_gets_a_dark_page(browser: Browser) -> None:
+    light = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3).map(Number)"
+    chart = (
+        "getComputedStyle(document.querySelector('.chart text')).fill.match(/\\d+/g).map(Number)"
+    )
+    seen = {}
+    for scheme in ("light", "dark"):
+        media = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.ask("Emulation.setEmulatedMedia", features=media)
+        browser.open(browser.js("location.href"), width=1300)
+        seen[scheme] = max(browser.js(light)), max(browser.js(chart)[:3])
+    browser.ask("Emulation.setEmulatedMedia", features=[])
+    assert seen["light"][0] > 200 > 100 > seen["dark"][0]
+    assert seen["light"][1] < 150 < seen["dark"][1], "letters stand out from what is behind them"
+
+
 def test_a_phone_is_not_scrolled_sideways(browser: Browser) -> None:
     browser.open(browser.js("location.href"), width=390)
     assert browser.js("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_page_of_a_standard_run_is_small_and_painted_at_once(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many designs as `standard` proposes, each with a module as long as three of the default."""
+    text = "\n".join(source_of_default(name) for name in ("Network", "reward", "imagine"))
+    monkeypatch.setattr(run_fixture, "reward_source", lambda number: f"# {number}\n{text}")
+    assert preset("standard").budget_designs <= run_fixture.ROUNDS * run_fixture.PER_ROUND
+    page = make_run(tmp_path) / "report.html"
+    page.write_text(run_page(tmp_path), encoding="utf-8")
+    orders = 200_000  # bytes that replays and order tables of a real run have more
+    assert page.stat().st_size + orders <= 3_000_000
+    paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+    here = browser.js("location.href")
+    taken = []
+    for _ in range(3):  # a busy machine is not the page's fault
+        browser.open(page.as_uri(), width=1300)
+        taken.append(browser.js(paint))
+    browser.open(here, width=1300)
+    browser.heard = [m for m in browser.heard if page.as_uri() not in json.dumps(m)]
+    assert min(taken) <= 2_000.0, taken
 
 
 def test_nothing_complained_and_nothing_was_asked_of_the_network(browser: Browser) -> None:

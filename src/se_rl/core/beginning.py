@@ -40,9 +40,10 @@ def discard_unbegun(folder: RunFolder) -> None:
 
 
 def check_data(config: RunConfig, archive: Archive) -> None:
-    """Refuse to go on with other data than the run was begun with.
+    """Refuse to answer for other data than a finished run was made with.
 
-    A file is known by what it holds: under another name or path it is the same.
+    A file is known by what it holds: under another name or path it is the same. A run that goes on
+    loads its data anyway, and holds them against its record then.
     """
     begun = archive.find("run_started")
     is_file = Path(config.data).is_file()
@@ -55,13 +56,20 @@ def check_data(config: RunConfig, archive: Archive) -> None:
         scored_days=config.scored_days,
         with_test=False,
     )
-    now, then = data_hash(dataset.data), begun["data"]["sha256"]
-    if now != then:
-        raise ConfigError(
-            f"{archive.place} began with data {begun['config']['data']} ({then[:8]}) and is now "
-            f"given {config.data} ({now[:8]}), which holds something else; use the same data, or "
-            "another --out"
-        )
+    refuse_other_data(config, archive, data_hash(dataset.data))
+
+
+def refuse_other_data(config: RunConfig, archive: Archive, now: str) -> None:
+    """Refuse data with another digest than those that the run was begun with, if it was."""
+    begun = archive.find("run_started")
+    if begun is None or begun["data"]["sha256"] == now:
+        return
+    then = begun["data"]["sha256"]
+    raise ConfigError(
+        f"{archive.place} began with data {begun['config']['data']} ({then[:8]}) and is now "
+        f"given {config.data} ({now[:8]}), which holds something else; use the same data, or "
+        "another --out"
+    )
 
 
 def library_of(stack: ExitStack, places: Sequence[str | Path]) -> list[Archive]:

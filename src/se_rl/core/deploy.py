@@ -1,13 +1,15 @@
 """A run's policy in a user's hands: bars so far and an order in, the next trade out.
 
 An action is the one that scoring would have had the policy take on the same bars: the observation
-comes from the same tables, and the policy is asked in the same way. Nothing is remembered between
-two calls; the policy goes through the order's bars again, so a desk may stop and start at any time.
+comes from the same formulas, and the policy is asked in the same way. What a call read and showed is
+used again by the next where it is the same to the bit, so that a call is quick; an answer does not
+depend on it, so a desk may stop and start at any time.
 """
 
 from __future__ import annotations
 
 import warnings
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,14 +17,15 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from se_rl.config import ConfigError
-from se_rl.core.live_bars import LiveBars, ParentOrder, bars_so_far
+from se_rl.core.bar_memory import BarMemory
+from se_rl.core.live_bars import LiveBars
+from se_rl.core.open_policy import OpenPolicy
+from se_rl.core.parent_order import ParentOrder
 from se_rl.core.saved_policy import SavedPolicy
-from se_rl.data.features import observation_table
 from se_rl.environments.fills import TICK
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.task import SIDES, Orders
 from se_rl.rl.policy_origin import PolicyOrigin
-from se_rl.scoring.seating import Seated, seats_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +63,9 @@ class LoadedPolicy:
         self.origin = origin
         self.world = world
         self._saved = saved
+        self._bars = BarMemory(origin)
+        self._policy = OpenPolicy(saved, world)
+        self._end = weakref.finalize(self, _end, self._policy, saved)
         self._warned: set[str] = set()
 
     @property
@@ -91,13 +97,16 @@ class LoadedPolicy:
         """
         if order.is_over:
             raise ConfigError("the order is over: nothing is left of it, or no bar to trade in")
-        live = bars_so_far(bars, order, self.origin.bars.grid)
-        scales = self.origin.scales_on(live.data.grid)
-        orders = live.orders(order, scales)
+        live = self._bars.read(bars, order)
+        orders = live.orders(order)
         self._warn(live, orders)
-        core = StaticCore(live.data, observations=observation_table(live.data, scales))
+        core = StaticCore(live.data, observations=live.observations())
         core.reset(orders)
-        ratio, offset = self._answer(core, order.left_before)
+        seen = [
+            core.seen_at(step, np.array([left])).copy()
+            for step, left in enumerate(order.left_before)
+        ]
+        ratio, offset = self._policy.answer(seen, order.horizon)
         limit = None
         if self.takes_price:
             limit = float(core.touch()[0]) + SIDES[order.side] * round(offset) * TICK
@@ -105,27 +114,13 @@ class LoadedPolicy:
 
     def close(self) -> None:
         """End the process in which designed code runs. May be called twice."""
-        self._saved.close()
+        self._end()
 
     def __enter__(self) -> LoadedPolicy:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _answer(self, core: StaticCore, left_before: tuple[float, ...]) -> tuple[float, float]:
-        """The policy's last action after it has gone through the order's bars so far."""
-        orders = core.orders
-        seats = seats_of(orders, self._saved.agents, sessions=len(core.data.dates))
-        actor = self._saved.actor(self.world, orders.horizon, len(seats))
-        seated = Seated(actor, seats, len(orders))
-        try:
-            seated.start(len(orders), orders.horizon)
-            for step, left in enumerate(left_before):
-                ratio, offset = seated.act(core.seen_at(step, np.array([left])))
-        finally:
-            seated.close()
-        return float(ratio[0]), float(offset[0])
 
     def _warn(self, live: LiveBars, orders: Orders) -> None:
         """Say once how bars and order differ from what the policy was trained on."""
@@ -151,6 +146,12 @@ class LoadedPolicy:
             if difference not in self._warned:
                 self._warned.add(difference)
                 warnings.warn(f"{self.path.name}: {difference}", UnlikeTraining, stacklevel=3)
+
+
+def _end(policy: OpenPolicy, saved: SavedPolicy) -> None:
+    """What is left to do when a policy is closed, or forgotten."""
+    policy.close()
+    saved.close()
 
 
 def load_policy(

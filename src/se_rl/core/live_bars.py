@@ -6,130 +6,135 @@ is under way is put on the full grid and read at t.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
+from se_rl.core.parent_order import ParentOrder
 from se_rl.data.calendar import SessionGrid
 from se_rl.data.columns import Columns, ReadOptions, exchange_clock, frame_columns
-from se_rl.data.features import FeatureScales
+from se_rl.data.features import observations_of
 from se_rl.data.frames import bars_from_columns, choose_grid, early_closes
-from se_rl.data.known import with_history
+from se_rl.data.known import HISTORY_SESSIONS, Known, SessionsBefore
 from se_rl.data.market_data import PRICE_FIELDS, DataError, MarketData, Provenance
-from se_rl.environments.task import SIDES, USUAL_SIZE, Orders, check_window, positive_quantity
+from se_rl.data.seen_rows import clock_moment, frame_stamps
+from se_rl.environments.task import SIDES, USUAL_SIZE, Orders, check_window
+from se_rl.rl.policy_origin import PolicyOrigin
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NAME = "bars"
 """What messages call the frame of bars so far."""
-
-
-@dataclass(frozen=True)
-class ParentOrder:
-    """A parent order under way: `filled` has the shares that each bar so far brought.
-
-    It trades in `horizon` bars; `start` is the label of the first of them (None: the bar after the
-    last one that is known, less those that `filled` counts). `symbol` may be left out where the
-    bars are those of one symbol.
-    """
-
-    side: str
-    quantity: float
-    horizon: int
-    symbol: str | None = None
-    start: str | pd.Timestamp | None = None
-    filled: tuple[float, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.side not in SIDES:
-            raise DataError(f"side {self.side!r} is unknown; use 'buy' or 'sell'")
-        positive_quantity(self.quantity)
-        if self.horizon < 1:
-            raise DataError(f"horizon is {self.horizon}; use 1 bar or more")
-        if len(self.filled) > self.horizon:
-            raise DataError(
-                f"filled has {len(self.filled)} bars and the order {self.horizon}; "
-                "give one number for each bar so far"
-            )
-        if not all(np.isfinite(shares) and shares >= 0 for shares in self.filled):
-            raise DataError(f"filled is {self.filled[-3:]}; give shares, 0 or more for each bar")
-        if sum(self.filled) > self.quantity * (1 + 1e-9):
-            raise DataError(
-                f"{sum(self.filled):g} shares are filled of an order of {self.quantity:g}; "
-                "check the fills"
-            )
-
-    @property
-    def left(self) -> float:
-        """Shares that are still to be traded."""
-        return self.left_before[-1]
-
-    @property
-    def left_before(self) -> tuple[float, ...]:
-        """Shares left when each bar so far began, and now."""
-        traded = np.concatenate([[0.0], np.cumsum(self.filled)])
-        return tuple(np.maximum(self.quantity - traded, 0.0).tolist())
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing is left to trade, or no bar to trade in."""
-        return len(self.filled) >= self.horizon or self.left <= 1e-9 * self.quantity
-
-    def after(self, shares: float) -> ParentOrder:
-        """The order one bar later, in which so many shares were filled."""
-        return replace(self, filled=(*self.filled, float(shares)))
+RECENT_DAYS = 14
+"""Days of the calendar that nearly always hold the sessions that matter."""
 
 
 @dataclass(frozen=True, eq=False)
 class LiveBars:
-    """The days that matter to an order, its own day last; `symbol` and `start` say where it is."""
+    """What is known of all symbols on an order's day; `symbol` and `start` say where the order is."""
 
-    data: MarketData
+    known: Known
     symbol: str
     start: int
 
-    def orders(self, order: ParentOrder, scales: FeatureScales) -> Orders:
+    @cached_property
+    def data(self) -> MarketData:
+        """The order's symbol on its day."""
+        return self.known.data.select(symbols=[self.symbol])
+
+    def orders(self, order: ParentOrder) -> Orders:
         """The order as a batch of one, in its share of the usual volume."""
-        data = self.data
-        check_window(data, horizon=order.horizon, start=self.start)
-        place = np.array([data.symbol_index(self.symbol)])
+        check_window(self.data, horizon=order.horizon, start=self.start)
+        row = np.zeros(1, np.int64)
         start = np.array([self.start])
         quantity = np.array([float(order.quantity)])
-        row = place * len(data.dates) + len(data.dates) - 1
         side = np.array([SIDES[order.side]], np.int8)
-        usual = scales.of(data).window_volume(place, start, order.horizon)
+        usual = self.known.scales.of(self.data).window_volume(row, start, order.horizon)
         size = np.divide(quantity, usual, out=np.array([USUAL_SIZE]), where=usual > 0)
         orders = Orders.of_usual_size(row, start, side, quantity, order.horizon)
         return replace(orders, size=size)
 
+    def observations(self) -> npt.NDArray[np.float32]:
+        """The public fields of the order's symbol on its day [1, bar + 1, field]."""
+        place = self.known.data.symbol_index(self.symbol)
+        return observations_of(self.known, slice(place, place + 1))
 
-def bars_so_far(frame: pd.DataFrame, order: ParentOrder, trained: SessionGrid) -> LiveBars:
+
+@dataclass(frozen=True, eq=False)
+class ReadBars:
+    """A frame read from its first row: the bars, the rows behind them, and the full sessions before
+    the order's day that were looked at."""
+
+    live: LiveBars
+    columns: Columns
+    sessions: npt.NDArray[np.int32]
+    before: SessionsBefore
+
+
+def read_bars(frame: pd.DataFrame, order: ParentOrder, origin: PolicyOrigin) -> ReadBars:
     """What an order may know of a frame of bars: rows from its present bar on are left out."""
-    columns = frame_columns(frame, ReadOptions(exchange=trained.exchange), name=NAME)
-    grid = _grid_of(columns, trained)
-    code = _code_of(columns, order.symbol)
+    recent = _recent_rows(frame, order, origin.bars.exchange)
+    if len(recent) < len(frame):
+        with contextlib.suppress(DataError):  # what is wrong is said of the whole frame
+            read = _read(recent, order, origin)
+            if len(read.sessions) == HISTORY_SESSIONS:
+                return read
+    return _read(frame, order, origin)
+
+
+def _recent_rows(frame: pd.DataFrame, order: ParentOrder, exchange: str) -> pd.DataFrame:
+    """The rows of the last days up to the order's; all where times must be read to be compared."""
+    import pandas as pd
+
+    stamps = frame_stamps(frame)
+    if stamps is None or not len(stamps):
+        return frame
+    try:
+        last = pd.Timestamp(stamps.max() if order.start is None else order.start)
+    except (TypeError, ValueError):
+        return frame
+    if last is pd.NaT:
+        return frame
+    day = int(exchange_clock(pd.DatetimeIndex([last]), ReadOptions(exchange=exchange))[0][0])
+    first = clock_moment(stamps, exchange, day, days=-RECENT_DAYS)
+    end = clock_moment(stamps, exchange, day, days=1)
+    return frame.iloc[np.flatnonzero((stamps.asi8 >= first) & (stamps.asi8 < end))]
+
+
+def _read(frame: pd.DataFrame, order: ParentOrder, origin: PolicyOrigin) -> ReadBars:
+    columns = frame_columns(frame, ReadOptions(exchange=origin.bars.exchange), name=NAME)
+    grid = _grid_of(columns, origin.bars.grid)
+    code = code_of(columns, order.symbol)
     day, start = _beginning(columns, grid, order)
     now = start + len(order.filled)
-    place = columns.located(grid)
-    is_known = (columns.date < day) | ((columns.date == day) & (place < now))
+    end = grid.minutes[now] if now < len(grid) else np.inf
+    is_known = (columns.date < day) | ((columns.date == day) & (columns.minute < end))
     columns = columns.take(is_known)
-    if not ((columns.code == code) & (columns.date == day)).any():
-        columns = _with_late_print(columns, grid, code=code, day=day)
-    columns = replace(columns, grid=grid)
-    data = bars_from_columns(columns, provenance=Provenance(NAME))
-    kept = data.dates[~early_closes(data) | (data.dates == day)]
-    data = with_history(data.select(dates=kept), np.array([day]))
-    return LiveBars(data, columns.symbols[code], start)
+    rows = columns
+    if not has_printed(columns.take(columns.date == day), grid, code):
+        rows = columns.joined(late_print(columns, grid, code=code, day=day))
+    data = bars_from_columns(replace(rows, grid=grid), provenance=Provenance(NAME))
+    scales = origin.scales_on(grid)
+    sessions = data.dates[~early_closes(data) & (data.dates < day)][-HISTORY_SESSIONS:]
+    if len(sessions):
+        before = SessionsBefore.after(data.select(dates=sessions), scales)
+    else:
+        usual = scales.of(data)
+        before = SessionsBefore(usual.variance, usual.day_volume)
+    today = Known(data.select(dates=[day]), scales, before=before)
+    live = LiveBars(today, columns.symbols[code], start)
+    return ReadBars(live, columns, sessions, before)
 
 
 def _grid_of(columns: Columns, trained: SessionGrid) -> SessionGrid:
     """The grid of the training where the labels are those of such bars, else the one they fit."""
-    labels = np.unique(columns.label_minutes[columns.located(trained) >= 0])
-    gaps, count = np.unique(np.diff(labels), return_counts=True)
-    length = int(gaps[count.argmax()]) if len(gaps) else trained.bar_minutes
-    if len(labels) and length == trained.bar_minutes:
+    labels = labels_on(columns, trained)
+    if len(labels) and bar_length(labels, trained) == trained.bar_minutes:
         return trained
     found = choose_grid(columns, ReadOptions(exchange=trained.exchange))
     if found is None or not (columns.located(found) >= 0).any():
@@ -140,7 +145,19 @@ def _grid_of(columns: Columns, trained: SessionGrid) -> SessionGrid:
     return found
 
 
-def _code_of(columns: Columns, symbol: str | None) -> int:
+def labels_on(columns: Columns, grid: SessionGrid) -> npt.NDArray[np.int64]:
+    """The minutes of the day that label bars of a grid in these rows, in order."""
+    return np.unique(columns.label_minutes[columns.located(grid) >= 0])
+
+
+def bar_length(labels: npt.NDArray[np.int64], trained: SessionGrid) -> int:
+    """Minutes from one label to the next, as most of them have it."""
+    gaps, count = np.unique(np.diff(labels), return_counts=True)
+    return int(gaps[count.argmax()]) if len(gaps) else trained.bar_minutes
+
+
+def code_of(columns: Columns, symbol: str | None) -> int:
+    """The code of an order's symbol, which may be left out where there is only one."""
     names = columns.symbols
     if symbol is None and len(names) == 1:
         return 0
@@ -153,7 +170,7 @@ def _code_of(columns: Columns, symbol: str | None) -> int:
 def _beginning(columns: Columns, grid: SessionGrid, order: ParentOrder) -> tuple[int, int]:
     """The day of the order and the position of its first bar."""
     if order.start is not None:
-        return _labelled(order.start, grid)
+        return labelled_bar(order.start, grid)
     place = columns.located(grid)
     inside = np.flatnonzero(place >= 0)
     newest = inside[columns.time[inside].argmax()]
@@ -167,7 +184,8 @@ def _beginning(columns: Columns, grid: SessionGrid, order: ParentOrder) -> tuple
     return day, start
 
 
-def _labelled(start: str | pd.Timestamp, grid: SessionGrid) -> tuple[int, int]:
+def labelled_bar(start: str | pd.Timestamp, grid: SessionGrid) -> tuple[int, int]:
+    """The day of a bar and its position on the grid, from its label."""
     import pandas as pd
 
     try:
@@ -190,8 +208,13 @@ def _clock(minute: int) -> str:
     return f"{minute // 60:02d}:{minute % 60:02d}"
 
 
-def _with_late_print(columns: Columns, grid: SessionGrid, *, code: int, day: int) -> Columns:
-    """The rows and one more, flat and without volume, in the last bar of the day.
+def has_printed(today: Columns, grid: SessionGrid, code: int) -> bool:
+    """Whether a symbol has a bar of the grid among the rows of a day."""
+    return bool((today.located(grid)[today.code == code] >= 0).any())
+
+
+def late_print(columns: Columns, grid: SessionGrid, *, code: int, day: int) -> Columns:
+    """One row of a symbol, flat and without volume, in the last bar of the day.
 
     A symbol that has not printed yet has a session all the same: as in replayed history, where its
     first print lies ahead, nothing of the day is known before it.
@@ -201,13 +224,12 @@ def _with_late_print(columns: Columns, grid: SessionGrid, *, code: int, day: int
         raise DataError(
             f"{NAME} have none of {columns.symbols[code]} before the order's next bar; give earlier days"
         )
-    last = own[columns.time[own].argmax()]
-    more = columns.take(np.append(np.arange(len(columns)), last))  # copies: written to below
-    more.date[-1] = day
-    more.minute[-1] = grid.minutes[-1]
+    row = columns.take(own[columns.time[own].argmax()][None])
+    row.date[0] = day
+    row.minute[0] = grid.minutes[-1]
     for name in PRICE_FIELDS:
-        getattr(more, name)[-1] = columns.close[last]
-    for traded in (more.volume, more.amount):
+        getattr(row, name)[0] = row.close[0]
+    for traded in (row.volume, row.amount):
         if traded is not None:
-            traded[-1] = 0.0
-    return more
+            traded[0] = 0.0
+    return row

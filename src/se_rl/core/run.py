@@ -16,7 +16,13 @@ from typing import Any, Literal
 
 from se_rl import __version__
 from se_rl.config import ConfigError, to_dict
-from se_rl.core.beginning import check_data, check_model, discard_unbegun, library_of
+from se_rl.core.beginning import (
+    check_data,
+    check_model,
+    discard_unbegun,
+    library_of,
+    refuse_other_data,
+)
 from se_rl.core.budget import Budget
 from se_rl.core.designers import Designers
 from se_rl.core.fraud import check_finalists
@@ -70,9 +76,9 @@ def run_search(
         stack.callback(discard_unbegun, folder)
         folder.check_config(to_dict(config))
         archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs))
-        check_data(config, archive)
         finished = finished_results(folder, archive)
         if finished is not None:
+            check_data(config, archive)
             return finished
         library = library_of(stack, reuse)
         run = Run(config, folder, archive, library=library, **options)
@@ -205,9 +211,13 @@ class Run:
         if begun is None and self.config.asks_model:
             _ = self.designers.base  # a missing model is reported before anything is trained
         self.folder.bind(self._given)
-        if begun is not None:
-            self._require_same("code", then=begun["code_hash"], now=self.code)
-            self._require_same("data", then=begun["data"]["sha256"], now=self.facts["sha256"])
+        refuse_other_data(self.config, self.archive, self.facts["sha256"])
+        if begun is not None and begun["code_hash"] != self.code:
+            then, now = begun["code_hash"][:8], self.code[:8]
+            raise ConfigError(
+                f"{self.folder.path} was begun with other code ({then}, this is {now}); finish it "
+                "with that code, or choose another --out"
+            )
         facts = {
             "config": to_dict(self.config),
             "data": self.facts,
@@ -218,14 +228,6 @@ class Run:
             "isolation": "unsafe" if self.training_pool.unsafe else "locked",
         }
         self.store_event("run_started", "run_started", facts)
-
-    def _require_same(self, what: str, *, then: str, now: str) -> None:
-        if then == now:
-            return
-        raise ConfigError(
-            f"{self.folder.path} was begun with other {what} ({then[:8]}, this is {now[:8]}); "
-            f"finish it with that {what}, or choose another --out"
-        )
 
     def _naive_design(self) -> Candidate:
         """The default with a naive reward: a reference on the test days, not a proposal."""

@@ -93,6 +93,15 @@ class Columns:
         }
         return replace(self, **arrays)
 
+    def joined(self, other: Columns) -> Columns:
+        """These rows and those of other columns with the same symbols, after them."""
+        arrays = {}
+        for f in fields(self):
+            if isinstance(values := getattr(self, f.name), np.ndarray):
+                both: Any = np.concatenate([values, getattr(other, f.name)])
+                arrays[f.name] = both
+        return replace(self, **arrays)
+
     def describe(self, row: int) -> str:
         """A row as a person finds it: symbol, date, clock time and row number."""
         hour, minute = divmod(int(self.minute[row]), 60)
@@ -163,7 +172,7 @@ def frame_columns(
 
 def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIndex:
     """Timestamps from the best time column there is, or from date + time; unreadable ones raise
-    unless `repair`."""
+    unless `repair` and others can be read."""
     import pandas as pd
 
     values = flat[timed[0]]
@@ -189,7 +198,7 @@ def _stamps(flat: pd.DataFrame, timed: list[str], repair: bool) -> pd.DatetimeIn
         aware = first[10:].find("+") >= 0 or first[10:].find("-") >= 0 or first.endswith("Z")
         stamps = pd.to_datetime(text, format=form, utc=aware, errors="coerce")
     lost = stamps.isna().to_numpy()
-    if lost.any() and not repair:
+    if lost.any() and (lost.all() or not repair):
         seen = one_line(text.iloc[int(lost.argmax())])
         raise DataError(
             f"row {int(lost.argmax()) + 1} has the time {seen!r}; write times as 2025-01-02 09:30"
@@ -249,6 +258,8 @@ def calendar_days(date: npt.NDArray[np.int64]) -> npt.NDArray[np.datetime64]:
 def _float_column(values: pd.Series[Any], repair: bool) -> Array:
     import pandas as pd
 
+    if values.dtype == np.float64:  # nothing to read, nothing to lose
+        return values.to_numpy(copy=True)
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     lost = np.isnan(numbers) & values.notna().to_numpy()
     if lost.any() and not repair:
@@ -276,7 +287,8 @@ def require_columns(missing: list[str], found: list[str], source: str) -> None:
     if missing:
         seen = ", ".join(found[:8]) + (f", ... ({len(found)} in all)" if len(found) > 8 else "")
         raise DataError(
-            f"{source} lacks the columns {', '.join(missing)} (found {seen}); rename yours to match"
+            f"{source} lacks the columns {', '.join(missing)} (found {seen}); rename yours, or say "
+            "which is which: --column time=NAME"
         )
 
 

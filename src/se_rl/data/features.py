@@ -43,6 +43,7 @@ __all__ = [
     "OnHistory",
     "demean_over_symbols",
     "observation_table",
+    "observations_of",
 ]
 
 PUBLIC_RECORDS = tuple(field for field in FIELDS if not field.private)
@@ -71,12 +72,19 @@ TURNED_SIGN = np.array([-1.0 if field.negated else 1.0 for field in PUBLIC_RECOR
 
 def observation_table(data: MarketData, scales: FeatureScales) -> npt.NDArray[np.float32]:
     """The public fields of all sessions as float32 [symbol * session, bar + 1, field]."""
-    known = Known(data, scales)
-    table = np.zeros((*known.sigma.shape, len(PUBLIC_FIELDS)), dtype=np.float32)
+    return observations_of(Known(data, scales))
+
+
+def observations_of(known: Known, symbols: slice = slice(None)) -> npt.NDArray[np.float32]:
+    """The public fields of some symbols' sessions as float32 [symbol * session, bar + 1, field]."""
+    shape = known.sigma.shape
+    started = known.started[symbols]
+    table = np.zeros((*started.shape, len(PUBLIC_FIELDS)), dtype=np.float32)
     for place, field in enumerate(PUBLIC_RECORDS):
         assert field.on_history is not None  # a public field has both formulas
         values = np.clip(field.on_history(known), -CLIP, CLIP)
-        table[..., place] = np.where(known.started | field.known_early, values, 0.0)
-    table[~data.has_session] = 0.0
+        own = np.broadcast_to(values, shape)[symbols]
+        table[..., place] = np.where(started | field.known_early, own, 0.0)
+    table[~known.data.has_session[symbols]] = 0.0
     np.nan_to_num(table, copy=False)  # where a bar lacks a quote its book fields are 0
-    return table.reshape(-1, len(data.grid) + 1, len(PUBLIC_FIELDS))
+    return table.reshape(-1, shape[2], len(PUBLIC_FIELDS))

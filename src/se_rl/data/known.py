@@ -7,6 +7,7 @@ session before its first print are missing: their price is not known yet.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -25,14 +26,45 @@ LOOK_BACK = HISTORY_SESSIONS + 1
 PRIOR_MINUTES = 60
 
 
+@dataclass(frozen=True, eq=False)
+class SessionsBefore:
+    """What the last few sessions before one say of it: means per symbol, train's where none is.
+
+    `variance` is that of a bar's log return, `volume` that of a day.
+    """
+
+    variance: Array
+    volume: Array
+
+    @classmethod
+    def after(cls, data: MarketData, scales: FeatureScales) -> SessionsBefore:
+        """What the sessions of some data say of the session that follows them."""
+        scales = scales.of(data)
+        present = data.has_session
+        variance = np.square(bar_returns(data)).mean(axis=2)
+        volume = (
+            np.zeros(data.shape[:2]) if data.volume is None else _known_sum(data.volume)[..., -1]
+        )
+        return cls(
+            _recent_mean(variance, present, scales.variance),
+            _recent_mean(volume, present, scales.day_volume),
+        )
+
+
 class Known:
     """The state of every session as known when bar t opens: arrays [symbol, session, bar + 1].
 
-    The last entry of a session is what is known at its close.
+    The last entry of a session is what is known at its close. Data of one session may come with
+    what the sessions `before` it said, instead of those sessions.
     """
 
     def __init__(
-        self, data: MarketData, scales: FeatureScales, *, prior_bars: float | None = None
+        self,
+        data: MarketData,
+        scales: FeatureScales,
+        *,
+        prior_bars: float | None = None,
+        before: SessionsBefore | None = None,
     ) -> None:
         self.data = data
         self.scales = scales.of(data)
@@ -42,7 +74,11 @@ class Known:
         self.started = self.bars_known > 0
         self.log_price = np.log(np.concatenate([data.open[..., :1], data.close], axis=2))
         squared = np.square(bar_returns(data))
-        history = _history_mean(squared.mean(axis=2), data.has_session, self.scales.variance)
+        self._before = before
+        if before is None:
+            history = _history_mean(squared.mean(axis=2), data.has_session, self.scales.variance)
+        else:
+            history = before.variance[:, None]
         # sigma_t^2 = (prior * history + sum of squared returns so far) / (prior + bars so far)
         total = prior * history[..., None] + _known_sum(squared)
         self.sigma = np.sqrt(np.maximum(total / (prior + self.bars_known), 1e-12))
@@ -73,8 +109,11 @@ class Known:
     @cached_property
     def expected_day_volume(self) -> Array:
         """The day's volume as the last sessions, today's trading and the profile suggest it."""
-        today = self.volume_known[..., -1]
-        history = _history_mean(today, self.data.has_session, self.scales.day_volume)
+        if self._before is None:
+            today = self.volume_known[..., -1]
+            history = _history_mean(today, self.data.has_session, self.scales.day_volume)
+        else:
+            history = self._before.volume[:, None]
         return (0.2 * history[..., None] + self.volume_known) / (0.2 + self._share_known)
 
     @cached_property
@@ -157,11 +196,16 @@ def _history_mean(day_values: Array, has_session: npt.NDArray[np.bool_], fallbac
     """
     result = np.empty_like(day_values)
     for day in range(day_values.shape[1]):
-        window = slice(max(0, day - HISTORY_SESSIONS), day)
-        count = has_session[:, window].sum(axis=1)
-        total = np.where(has_session[:, window], day_values[:, window], 0.0).sum(axis=1)
-        result[:, day] = np.where(count > 0, total / np.maximum(count, 1), fallback)
+        result[:, day] = _recent_mean(day_values[:, :day], has_session[:, :day], fallback)
     return result
+
+
+def _recent_mean(day_values: Array, has_session: npt.NDArray[np.bool_], fallback: Array) -> Array:
+    """[symbol]: mean over the last few of these sessions, `fallback` where there are none."""
+    present = has_session[:, -HISTORY_SESSIONS:]
+    count = present.sum(axis=1)
+    total = np.where(present, day_values[:, -HISTORY_SESSIONS:], 0.0).sum(axis=1)
+    return np.where(count > 0, total / np.maximum(count, 1), fallback)
 
 
 def _known_sum(values: Array) -> Array:

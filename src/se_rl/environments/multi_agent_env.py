@@ -245,11 +245,12 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
             self.render()
 
     def get_metrics(self) -> dict[str, float]:
-        """PA, PA_std, WR, GLR and AFI over the orders that count, and how many were void."""
-        return {
-            **Metrics.of(self._pa, self._leftover).as_dict(),
-            "broken": float(self.broken_orders),
-        }
+        """As in ExecutionEnvironment, over the orders that count, and how many were void."""
+        pa, leftover, told = self._pa, self._leftover, {"broken": float(self.broken_orders)}
+        if not pa and self.agents and self.world.step_index:
+            pa, leftover = self._so_far()
+            told["unfinished"] = 1.0
+        return {**Metrics.of(pa, leftover).as_dict(), **told}
 
     def _checked(self, name: str, actions: dict[str, Observation]) -> Array:
         if name not in actions:
@@ -279,14 +280,20 @@ class MultiAgentEnvironment(ParallelEnv[str, Observation, Observation]):
 
     def _finish(self, infos: dict[str, Info]) -> None:
         """Add each order's result to its info; those that count enter the metrics."""
-        record = self.world.record()
+        pa, leftover = self._so_far()
         broken = self.world.broken
+        for i, info in enumerate(infos.values()):
+            info["PA"] = pa[i]
+            info["AFI"] = leftover[i]
+            info["broken"] = bool(broken[i])
+            if not broken[i]:
+                self._pa.append(pa[i])
+                self._leftover.append(leftover[i])
+        self.broken_orders += int(broken.sum())
+
+    def _so_far(self) -> tuple[list[float], list[float]]:
+        """Each order's PA against the VWAP of the bars gone by, and the share of it that is left."""
+        record = self.world.record()
         vwap = self.world.benchmarks().named("vwap")
         pa = price_advantage(record.net_price, vwap, record.orders.side)
-        for i, info in enumerate(infos.values()):
-            info["PA"] = float(pa[i])
-            info["AFI"] = float(record.leftover[i])
-            info["broken"] = bool(broken[i])
-        self._pa += pa[~broken].tolist()
-        self._leftover += record.leftover[~broken].tolist()
-        self.broken_orders += int(broken.sum())
+        return pa.tolist(), record.leftover.tolist()
