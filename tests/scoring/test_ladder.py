@@ -15,7 +15,8 @@ import pytest
 
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, design_id
-from se_rl.records.settings import REFERENCE_SEEDS, RunConfig, preset
+from se_rl.records.rungs import REFERENCE_SEEDS
+from se_rl.records.settings import RunConfig, preset
 from se_rl.scoring.ladder import Ladder
 from se_rl.scoring.standing import GUESS, pooled_seed_spread
 

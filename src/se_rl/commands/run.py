@@ -18,6 +18,7 @@ INTERRUPTED = 130
 WORTH_AN_OPTION = (
     "data",
     "llm",
+    "adapter",
     "scenario",
     "seed",
     "seal",

@@ -11,17 +11,24 @@ from se_rl.core.preparation import run_seal
 from se_rl.core.provenance import code_hash, data_hash
 from se_rl.data.catalog import load_dataset
 from se_rl.data.splits import given_split
+from se_rl.llm.adapter_file import AdapterFile, chosen_adapter
 from se_rl.llm.greeting import greet
 from se_rl.records.archive import Archive
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.schema import ArchiveError
 from se_rl.records.settings import RunConfig
 
+ADAPTER_EVENT = "adapter_given"
+"""Kind and key of the event that says which adapter a run began with."""
+
+NO_ADAPTER = {"id": "none", "sha256": ""}
+
 
 def check_model(config: RunConfig) -> None:
     """Find out whether the model of a run can be asked at all, before anything is loaded."""
     if config.asks_model:
         greet(config.llm)
+        chosen_adapter(config.adapter, config.llm)
 
 
 def discard_unbegun(folder: RunFolder) -> None:
@@ -37,6 +44,24 @@ def discard_unbegun(folder: RunFolder) -> None:
         return  # damaged, so nobody knows: it stays
     if not has_begun:
         folder.discard()
+
+
+def adapter_of(config: RunConfig, archive: Archive) -> AdapterFile | None:
+    """The adapter that a run begins with, which must be the one that it was begun with."""
+    if not config.asks_model:
+        return None
+    found = chosen_adapter(config.adapter, config.llm)
+    now = {"id": found.head.id, "sha256": found.sha256} if found else NO_ADAPTER
+    if found is not None and archive.find("run_started") is None:
+        archive.append(ADAPTER_EVENT, ADAPTER_EVENT, now)
+    then = archive.find(ADAPTER_EVENT) or NO_ADAPTER
+    if then != now:
+        raise ConfigError(
+            f"{archive.place} began with the adapter {then['id']} ({then['sha256'][:8] or '-'}) and"
+            f" is now given {now['id']} ({now['sha256'][:8] or '-'}); use the same file, or another"
+            " --out"
+        )
+    return found
 
 
 def check_data(config: RunConfig, archive: Archive) -> None:

@@ -7,7 +7,7 @@ written or learnt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from typing import Any, cast
@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
+from se_rl.llm.adapter_file import AdapterFile
 from se_rl.llm.backends import Abilities, Designer, Proposal, Request, TrainableDesigner
 from se_rl.llm.catalog import abilities_of
 from se_rl.llm.design_outcomes import DesignOutcome
@@ -26,8 +27,10 @@ from se_rl.records.enhancement import EnhancementStep, WeightUpdate
 from se_rl.records.entries import Adapter, key_of
 
 UNTOUCHED = "untouched"
+GIVEN = "given"
 ADAPTED = "adapted"
-"""The versions of the model: as it was found, and with the adapter that was trained last."""
+"""The versions of the model: as it was found, with the adapter that the run began with, and with
+the one that the run trained last."""
 
 
 class Designers:
@@ -35,7 +38,8 @@ class Designers:
 
     To the enhancement kit it is a `Designer`: the version in use. `validator` judges what is
     written, `prices` are USD per million tokens read and written, `designer` stands in for the
-    model of that name.
+    model of that name. `given` is an adapter to begin with: it stays as it is, and the run's own
+    learns on from a copy.
     """
 
     def __init__(
@@ -47,30 +51,34 @@ class Designers:
         seed: int,
         prices: tuple[float, float] = (0.0, 0.0),
         designer: Designer | None = None,
+        given: AdapterFile | None = None,
     ) -> None:
         self.name = name
         self.archive = archive
         self.seed = seed
         self.prices = prices
-        self._given = designer
+        self._stand_in = designer
+        self._given = given
         self._live: TrainableDesigner | None = None
         self._all: list[RecordedDesigner] = []
         self._validator = RecordedValidator(validator, archive)
         self._version: Adapter | None = None
-        self._writers = {UNTOUCHED: self._writer(None)}
+        self._writers = {UNTOUCHED: self._writer(lambda: self.base, None)}
+        if given is not None:
+            self._writers[GIVEN] = self._writer(lambda: self._begun, given.head.id)
 
     @cached_property
     def base(self) -> Designer:
         """The untouched model, loaded when first needed."""
-        if self._given is not None:
-            return self._given
+        if self._stand_in is not None:
+            return self._stand_in
         # one thread: the same bits on any machine
         return open_designer(self.name, threads=1, prices=self.prices)
 
     @property
     def abilities(self) -> Abilities:
         """What the model of this name can do; nothing is loaded to know it."""
-        return abilities_of(self.name) if self._given is None else self._given.abilities
+        return abilities_of(self.name) if self._stand_in is None else self._stand_in.abilities
 
     @property
     def constrained(self) -> bool:
@@ -122,7 +130,7 @@ class Designers:
         if stored["adapter"]:
             self._version = Adapter(**stored["adapter"])
             self.archive.add_adapter(self._version)
-            self._writers[ADAPTED] = self._writer(self._version)
+            self._writers[ADAPTED] = self._writer(self._adapted, self._version.id)
         return replace(step, weights=WeightUpdate.from_row(stored["stats"]))
 
     # the version in use, as the kit sees it
@@ -130,11 +138,14 @@ class Designers:
     @property
     def adapter(self) -> str | None:
         """The adapter in use; None for the untouched model."""
-        return self._version.id if self._version else None
+        if self._version is not None:
+            return self._version.id
+        return self._given.head.id if self._given else None
 
     def propose(self, request: Request, n: int) -> list[Proposal]:
         """Ask the version in use."""
-        return self._writers[ADAPTED if self._version else UNTOUCHED].designer.propose(request, n)
+        begun = GIVEN if self._given else UNTOUCHED
+        return self._writers[ADAPTED if self._version else begun].designer.propose(request, n)
 
     def update(
         self, proposals: Sequence[Proposal], advantages: Sequence[float], **settings: Any
@@ -182,18 +193,24 @@ class Designers:
         if self._version and (self._live is None or self._live.adapter != self._version.id):
             base = cast(TrainableDesigner, self.base)
             self._live = base.with_adapter_bytes(self.archive.blob(self._version.weights))
+        elif self._live is None and self._given is not None:
+            self._live = self._opened_given()
         assert self._live is not None, "no step has been made on the weights"
         return self._live
 
-    def _writer(self, version: Adapter | None) -> DesignGenerator:
+    @cached_property
+    def _begun(self) -> Designer:
+        """The model with the adapter that was given, which nothing changes."""
+        return self._opened_given()
+
+    def _opened_given(self) -> TrainableDesigner:
+        assert self._given is not None
+        return cast(TrainableDesigner, self.base).with_adapter_bytes(self._given.content)
+
+    def _writer(self, model: Callable[[], Designer], adapter: str | None) -> DesignGenerator:
         """The generator of a version; one no longer in use is never asked anything new."""
-        inner = self._adapted if version else (lambda: self.base)
         designer = RecordedDesigner(
-            inner,
-            self.archive,
-            name=self.name,
-            adapter=version.id if version else None,
-            abilities=self.abilities,
+            model, self.archive, name=self.name, adapter=adapter, abilities=self.abilities
         )
         self._all.append(designer)
         return DesignGenerator(designer, self._validator)

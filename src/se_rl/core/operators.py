@@ -19,7 +19,7 @@ from typing import TypedDict
 
 from se_rl.core.bandit import StepChoice
 from se_rl.llm.backends import Proposal
-from se_rl.llm.editing import TriedEdit, write_edits
+from se_rl.llm.editing import EditTask, TriedEdit, write_edits
 from se_rl.llm.generator import Attempt, DesignGenerator
 from se_rl.llm.prompts import Scored, default_micro
 from se_rl.modules.kinds import KINDS
@@ -92,6 +92,19 @@ class Plan:
         """The module's source in the parent."""
         return self.parent_sources.get(self.module) or KINDS[self.module].default_source
 
+    @property
+    def edit_task(self) -> EditTask:
+        """What a model is asked where the operator is an edit."""
+        return EditTask(
+            self.module,
+            self.shown,
+            self.score,
+            self.changes,
+            macro=self.macro.text if self.macro else None,
+            micro=self.micro.text if self.micro else None,
+            tried=self.edits,
+        )
+
 
 class PromptWords(TypedDict):
     """What a prompt says beside the contract."""
@@ -107,7 +120,7 @@ def ask(
 ) -> list[Proposed]:
     """n designs written by a language model; `avoid` are sources that it shall not write again."""
     if plan.operator == "edit":
-        attempts = _written_edits(plan, generator, n, seed=seed, avoid=avoid)
+        attempts = write_edits(generator, plan.edit_task, n, seed=seed, avoid=avoid)
     else:
         attempts = generator.generate(
             plan.module, n, seed=seed, avoid=[*avoid, plan.shown], **prompt_words(plan)
@@ -116,23 +129,6 @@ def ask(
     for place, attempt in enumerate(attempts):
         made.append(proposed(plan, attempt, place=place, operator=plan.operator))
     return made
-
-
-def _written_edits(
-    plan: Plan, generator: DesignGenerator, n: int, *, seed: int, avoid: Sequence[str]
-) -> list[Attempt]:
-    return write_edits(
-        generator,
-        plan.module,
-        Scored(plan.shown, {"score_bps": plan.score}),
-        n,
-        changes=plan.changes,
-        seed=seed,
-        avoid=avoid,
-        macro=plan.macro.text if plan.macro else None,
-        micro=plan.micro.text if plan.micro else None,
-        tried=plan.edits,
-    )
 
 
 def prompt_words(plan: Plan) -> PromptWords:

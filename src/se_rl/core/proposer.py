@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from se_rl.core.bandit import AdditiveBandit, StepChoice
-from se_rl.core.designers import ADAPTED, UNTOUCHED, Designers
+from se_rl.core.designers import ADAPTED, GIVEN, UNTOUCHED, Designers
 from se_rl.core.known_designs import KnownDesigns
 from se_rl.core.model_free_operators import combine, draw_edits, drawn, scan, swap
 from se_rl.core.operators import OPERATORS, Plan, Proposed, ask
 from se_rl.core.parents import ParetoParents
 from se_rl.core.scan import SingleEdit, planned_scan, uses_bank
-from se_rl.llm.editing import TriedEdit
+from se_rl.llm.editing import CHANGES, TriedEdit, shown_edits
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.prompts import module_text
 from se_rl.modules.derivation import derivation
@@ -30,12 +30,8 @@ FAILURE_REWARD = -0.3
 SHOWN_CONSTRAINED = 2
 SHOWN_FREE = 6
 """Earlier designs that a prompt has space for, under a grammar and without one."""
-SHOWN_EDITS = 8
-"""Earlier edits that a prompt tells of."""
 WRITTEN = 3
 """Edits that a model writes for each one that is trained, where the bank can choose among them."""
-CHANGES = (0.5, 0.3, 0.2)
-"""How often an edit makes one, two or three choices anew."""
 
 
 class Proposer:
@@ -62,7 +58,11 @@ class Proposer:
         self._scan: list[SingleEdit] = []
         self.parents = ParetoParents(self.default.id)
         self.bandit = AdditiveBandit(
-            {"module": config.modules, "operator": OPERATORS, "model": (UNTOUCHED, ADAPTED)}
+            {
+                "module": config.modules,
+                "operator": OPERATORS,
+                "model": tuple(dict.fromkeys((*designers.versions, ADAPTED))),
+            }
         )
 
     def siblings(
@@ -155,6 +155,8 @@ class Proposer:
             return False
         if operator == "crossover" and choice["model"] != UNTOUCHED:
             return False
+        if operator != "edit" and choice["model"] == GIVEN:  # it has learned to edit alone
+            return False
         if self.config.arm == "local" and operator not in ("edit", "crossover"):
             return False
         if self.starts_afresh and self.config.asks_model:
@@ -199,8 +201,8 @@ class Proposer:
                 made.append(found)
         return made
 
-    def _tried_edits(self, module: str, most: int) -> list[TriedEdit]:
-        """Earlier edits of a module: half of those shown the best, half the worst, worst first."""
+    def _tried_edits(self, module: str) -> list[TriedEdit]:
+        """Earlier edits of a module, as many as a prompt tells of."""
         found = []
         for candidate in self.designs.candidates.values():
             gain = self.ladder.gain(candidate) if candidate.parents else None
@@ -214,8 +216,7 @@ class Proposer:
             standing = self.ladder.longest(candidate.id)
             if changes and len(changes) <= MOST_CHANGES and standing is not None:
                 found.append(TriedEdit("; ".join(map(str, changes)), gain, standing.se))
-        found.sort(key=lambda one: one.gain)
-        return found if len(found) <= most else found[: most // 2] + found[-(most - most // 2) :]
+        return shown_edits(found)
 
     def _drawn(
         self, iteration: int, group: int, *, n: int, rng: np.random.Generator
@@ -271,7 +272,7 @@ class Proposer:
             at.score if at else 0.0,
             failed,
             changes=int(rng.choice(len(CHANGES), p=CHANGES)) + 1,
-            edits=self._tried_edits(module, SHOWN_EDITS) if with_history else (),
+            edits=self._tried_edits(module) if with_history else (),
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from se_rl import __version__
 from se_rl.config import ConfigError, to_dict
 from se_rl.core.beginning import (
+    adapter_of,
     check_data,
     check_model,
     discard_unbegun,
@@ -140,6 +141,7 @@ class Run:
             seed=config.seed,
             prices=(config.usd_in, config.usd_out),
             designer=designer,
+            given=None if designer else adapter_of(config, archive),
         )
         self.search = Search(
             config,

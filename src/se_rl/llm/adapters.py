@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from se_rl.llm.adapter_file import adapter_head
 from se_rl.llm.backends import LlmError
 from se_rl.llm.catalog import ModelSource
 
@@ -129,21 +130,18 @@ class AttachedAdapters:
         from safetensors import SafetensorError
         from safetensors.torch import load
 
-        try:
+        head = adapter_head(content)
+        tensors: dict[str, torch.Tensor] = {}
+        with contextlib.suppress(SafetensorError):
             tensors = load(content)
-            header_bytes = int.from_bytes(content[:8], "little")
-            header = json.loads(content[8 : 8 + header_bytes])
-            told = json.loads(header["__metadata__"]["card"])
-            shape = told["settings"]
-            settings = LoraSettings(**{**shape, "targets": tuple(shape["targets"])})
-        except (ValueError, KeyError, TypeError, SafetensorError):
+        if head is None or not tensors:
             raise LlmError(
                 f"these {len(content)} bytes are not a complete adapter;"
                 " give what adapter_bytes made"
-            ) from None
-        self._check_base(told, told.get("label", ""))
-        card = AdapterCard(told["label"], told["updates"])
-        return self.new(settings, seed=0), tensors, card
+            )
+        self._check_base(asdict(head), head.label)
+        settings = LoraSettings(head.rank, head.alpha, head.targets, head.norms)
+        return self.new(settings, seed=0), tensors, AdapterCard(head.label, head.updates)
 
     def save(
         self, adapter: str, folder: Path, card: AdapterCard, *, notes: Mapping[str, Any]

@@ -64,6 +64,11 @@ def masked_log_softmax(
     return scores.masked_fill(closed, _NEVER).log_softmax(-1), numbers
 
 
+def _has(allowed: npt.NDArray[np.uint8], token: int) -> bool:
+    """Whether a mask allows a token."""
+    return bool(allowed[token >> 3] >> (token & 7) & 1)
+
+
 class Sampler:
     """Draws answers to one prompt.
 
@@ -120,6 +125,46 @@ class Sampler:
             if active and not (waiting and len(active) < self.rows):
                 self._feed(active, cache, len(opening.tokens))
         return answers
+
+    def told(self, text: str, tokenizer: Any) -> Answer:
+        """A text as if it had been drawn: its tokens, and what could have stood in their places.
+
+        It has no log-prob yet; LlmError for a text that the grammar does not have.
+        """
+        answer = Answer(uniforms=np.empty(0), matcher=self.matcher and self.matcher.deep_copy())
+        self._force(answer)
+        while answer.finish is None:
+            written = tokenizer.decode(answer.tokens, clean_up_tokenization_spaces=False)
+            token = None
+            if text.startswith(written):
+                token = self._token_of(text[len(written) :], answer, tokenizer)
+            if token is None:
+                raise LlmError(
+                    f"the grammar does not have {text[:60]!r}; give an answer that it can end in"
+                )
+            answer.drawn.append(len(answer.tokens))
+            if answer.allowed is not None:
+                answer.masks.append(answer.allowed)
+            self._append(answer, token)
+            self._force(answer)
+        return answer
+
+    def _token_of(self, text: str, answer: Answer, tokenizer: Any) -> int | None:
+        """The token that a text goes on with: the tokenizer's own, or a part of it where the
+        grammar ends in its middle; None where no token is allowed.
+        """
+        allowed = answer.allowed
+        if not text:
+            ends = [end for end in sorted(self.ends) if allowed is None or _has(allowed, end)]
+            return ends[0] if ends else None
+        first = tokenizer(text, add_special_tokens=False)["input_ids"][0]
+        if allowed is None or _has(allowed, first):
+            return int(first)
+        for length in reversed(range(1, len(tokenizer.decode([first])))):
+            cut = tokenizer(text[:length], add_special_tokens=False)["input_ids"]
+            if len(cut) == 1 and _has(allowed, cut[0]):
+                return int(cut[0])
+        return None
 
     def _copy(self, opening: Answer, uniforms: npt.NDArray[np.float64]) -> Answer:
         return Answer(

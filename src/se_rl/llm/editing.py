@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 
 from se_rl.llm.backends import Request
@@ -18,6 +19,10 @@ from se_rl.llm.prompts import Scored, build_edit_prompt
 from se_rl.modules.edits import MOST_CHANGES, EditLanguage
 from se_rl.modules.grammar import longest
 
+SHOWN_EDITS = 8
+"""Earlier edits that a prompt tells of."""
+CHANGES = (0.5, 0.3, 0.2)
+"""How often an edit makes one, two or three choices anew."""
 SHORTEST_SHOWN = 80
 """Letters of a choice that a prompt shows."""
 _SEARCH = re.compile(r"<{5,9} ?SEARCH *\n?")
@@ -116,47 +121,73 @@ def blocks_of(text: str) -> list[tuple[str, str]]:
     return found
 
 
+@dataclass(frozen=True)
+class EditTask:
+    """What a model is asked when it edits a module: the one place where such prompts are made.
+
+    `score` is the parent's over the default, in bps. Under a grammar `changes` choices are made
+    anew. `macro` and `micro` are instructions (None: the defaults), `tried` what earlier edits of
+    this module gained.
+    """
+
+    code_type: str
+    source: str
+    score: float = 0.0
+    changes: int = 1
+    macro: str | None = None
+    micro: str | None = None
+    tried: Sequence[TriedEdit] = ()
+
+    @cached_property
+    def choices(self) -> ChoiceEdits:
+        """The form of an answer under a grammar."""
+        return ChoiceEdits(self.source, self.code_type, changes=self.changes)
+
+    def form(self, *, constrained: bool) -> ChoiceEdits | BlockEdits:
+        """What reads the answer: choices under a grammar, or blocks in free Python."""
+        return self.choices if constrained else BlockEdits(self.source, self.code_type)
+
+    def request(self, *, constrained: bool, seed: int) -> Request:
+        """The prompt, with how it is to be answered."""
+        messages = build_edit_prompt(
+            self.code_type,
+            choices=self.choices.choices if constrained else None,
+            changes=self.changes,
+            parent=Scored(self.source, {"score_bps": self.score}),
+            macro=self.macro,
+            micro=self.micro,
+            tried=[str(one) for one in self.tried],
+        )
+        form = self.form(constrained=constrained)
+        heat = 1.0 if constrained else FREE_TEMPERATURE
+        return Request(messages, form.grammar, form.most_tokens, heat, seed)
+
+
+def shown_edits(tried: Sequence[TriedEdit]) -> list[TriedEdit]:
+    """The edits that a prompt tells of: half of them the best, half the worst, worst first."""
+    found = sorted(tried, key=lambda one: one.gain)
+    half = SHOWN_EDITS // 2
+    return found if len(found) <= SHOWN_EDITS else found[:half] + found[half - SHOWN_EDITS :]
+
+
 def write_edits(
     generator: DesignGenerator,
-    code_type: str,
-    parent: Scored,
+    task: EditTask,
     n: int,
     *,
-    changes: int = 1,
     seed: int = 0,
     avoid: Collection[str] = (),
-    macro: str | None = None,
-    micro: str | None = None,
-    tried: Sequence[TriedEdit] = (),
 ) -> list[Attempt]:
-    """n edits of a parent's module, the failed ones included. Same seed, same edits.
+    """n edits, the failed ones included. Same seed, same edits.
 
-    Under a grammar `changes` choices of it are made anew, else up to three blocks replaced. Edits
-    that lead to a source in `avoid` are drawn again. `macro` and `micro` are instructions, `tried`
-    what earlier edits gained.
+    Edits that lead to a source in `avoid` are drawn again.
     """
-    form: ChoiceEdits | BlockEdits
-    choices = None
-    if generator.constrained:
-        form = ChoiceEdits(parent.source, code_type, changes=changes)
-        choices = form.choices
-    else:
-        form = BlockEdits(parent.source, code_type)
-    messages = build_edit_prompt(
-        code_type,
-        choices=choices,
-        changes=changes,
-        parent=parent,
-        macro=macro,
-        micro=micro,
-        tried=[str(one) for one in tried],
-    )
-    heat = 1.0 if generator.constrained else FREE_TEMPERATURE
-    request = Request(messages, form.grammar, form.most_tokens, heat, seed)
-    proposals = generator.distinct(request, n, [*avoid, parent.source], read=form.read)
+    form = task.form(constrained=generator.constrained)
+    request = task.request(constrained=generator.constrained, seed=seed)
+    proposals = generator.distinct(request, n, [*avoid, task.source], read=form.read)
     attempts = []
     for proposal in proposals:
-        attempts.append(generator.judged(code_type, proposal, read=form.read))
+        attempts.append(generator.judged(task.code_type, proposal, read=form.read))
     if len(attempts) < n:
-        attempts += [Attempt(code_type, faults=(generator.silence(),))] * (n - len(attempts))
+        attempts += [Attempt(task.code_type, faults=(generator.silence(),))] * (n - len(attempts))
     return attempts

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -65,6 +66,11 @@ class LocalDesigner:
         return None if self._inside is None else f"{self._label}@{self._steps}"
 
     @property
+    def device(self) -> str:
+        """Where the model is, as torch names it."""
+        return self._engine.device
+
+    @property
     def embeddings(self) -> Tensor:
         """What the model reads each token as, [token, size]; no adapter changes it."""
         return self._engine.model.get_input_embeddings().weight
@@ -114,18 +120,27 @@ class LocalDesigner:
         engine, started = self._engine, time.perf_counter()
         prompt = engine.tokens(request.messages)
         self._check_length(len(prompt) + request.max_tokens)
-        sampler = Sampler(
-            engine.model,
-            ends=engine.ends,
-            max_tokens=request.max_tokens,
-            temperature=request.temperature,
-            matcher=engine.matcher(request.grammar),
-        )
+        sampler = self._sampler(request)
         with engine.weights(self._inside):
             cache = engine.prefix(request.messages, prompt, (self._inside, self._steps))
             answers = sampler.sample(prompt, n, seed=request.seed, cache=cache)
         seconds = (time.perf_counter() - started) / max(1, n)
         return [self._proposal(answer, request, len(prompt), seconds) for answer in answers]
+
+    def taught(self, request: Request, texts: Sequence[str]) -> list[Proposal]:
+        """Texts as if the model had written them to this request: examples to learn from.
+
+        They have no log-prob of the draw. A text that the request's grammar lacks is refused.
+        """
+        engine = self._engine
+        prompt = engine.tokens(request.messages)
+        self._check_length(len(prompt) + request.max_tokens)
+        sampler = self._sampler(request)
+        found = []
+        for text in texts:
+            made = self._proposal(sampler.told(text, engine.tokenizer), request, len(prompt), 0.0)
+            found.append(replace(made, log_prob=None))
+        return found
 
     def log_probs(self, proposals: Sequence[Proposal]) -> Tensor:
         """Log-prob of each proposal under the weights in use.
@@ -177,18 +192,33 @@ class LocalDesigner:
         self._engine.adapters.save(inside, Path(folder), self._card(), notes=notes or {})
         return Path(folder)
 
-    def adapter_bytes(self) -> bytes:
-        """The adapter, AdamW's moments and its base's hash as one file: same state, same bytes."""
+    def adapter_bytes(self, *, to_ship: bool = False) -> bytes:
+        """The adapter, AdamW's moments and its base's hash as one file: same state, same bytes.
+
+        One `to_ship` has its weights alone, at half precision: a fifth of the size or less.
+        """
         inside = self._need_adapter("has nothing to save")
         adapters = self._engine.adapters
         states = self._optimizer.state if self._optimizer else {}
         weights: dict[str, Tensor] = {}
         moments: dict[str, Tensor] = {}
         for name, weight in adapters.trainable(inside).items():
-            weights[f"weight/{name}"] = weight
+            weights[f"weight/{name}"] = weight.half() if to_ship else weight
+            if to_ship:
+                continue
             for kind, tensor in states.get(weight, {}).items():
                 moments[f"{kind}/{name}"] = tensor
         return adapters.pack(inside, weights | moments, self._card())
+
+    def _sampler(self, request: Request) -> Sampler:
+        engine = self._engine
+        return Sampler(
+            engine.model,
+            ends=engine.ends,
+            max_tokens=request.max_tokens,
+            temperature=request.temperature,
+            matcher=engine.matcher(request.grammar),
+        )
 
     def _copy(self, inside: str | None, card: AdapterCard) -> LocalDesigner:
         """The same model with another adapter."""

@@ -11,6 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+FUTILITY_SEEDS = 3
+"""Trainings of a design before it may be stopped for futility."""
+REFERENCE_SEEDS = 2
+"""Trainings of a reference at the last rung: it stands in the tables, and nothing is chosen by it."""
+
 
 @dataclass(frozen=True)
 class Rung:

@@ -24,10 +24,6 @@ RISK = 0.02
 """The price of risk, per bps: a tracking error of 5 bps a day costs 0.25."""
 FILL_MODELS = ("price_taker", "limit_on_bars", "queue")
 """How orders are filled on history."""
-FUTILITY_SEEDS = 3
-"""Trainings of a design before it may be stopped for futility."""
-REFERENCE_SEEDS = 2
-"""Trainings of a reference at the last rung: it stands in the tables, and nothing is chosen by it."""
 
 
 @settings
@@ -41,6 +37,9 @@ class RunConfig:
     )
     llm: str = option(
         "smollm2", "embedded model, folder, or URL#MODEL of an endpoint", metavar="NAME"
+    )
+    adapter: str = option(
+        "shipped", "what the model has learned: shipped (if any), none, or a file", metavar="A"
     )
     scenario: Literal["single", "multi"] = option(
         "single", "one agent, or several that talk in one book", choices=("single", "multi")

@@ -15,8 +15,8 @@ from typing import Any
 
 from se_rl.records.entries import Candidate, EventListener, StoredStanding, key_of
 from se_rl.records.jobs import TrainingJob
-from se_rl.records.rungs import Rung
-from se_rl.records.settings import FUTILITY_SEEDS, REFERENCE_SEEDS, RunConfig
+from se_rl.records.rungs import FUTILITY_SEEDS, REFERENCE_SEEDS, Rung
+from se_rl.records.settings import RunConfig
 from se_rl.scoring.evaluator import Evaluator, Journal
 from se_rl.scoring.prospects import Foresight, nothing_known, prospects
 from se_rl.scoring.score import ScoreRule
