@@ -15,7 +15,7 @@ MOST_BYTES = 10_000_000
 
 @dataclass(frozen=True)
 class AdapterFacts:
-    """What an adapter comes from; `learned` and `kept_out` are designs of the bank."""
+    """What an adapter comes from; `learned` and `kept_out_designs` are counted in the bank."""
 
     adapter: str
     file_bytes: int
@@ -24,7 +24,7 @@ class AdapterFacts:
     bank_sha256: str
     modules: Sequence[str]
     learned: int
-    kept_out: int
+    kept_out_designs: int
     command: str
     device: str
     versions: Mapping[str, str]
@@ -55,7 +55,7 @@ def card_page(
         "",
         f"- file: {facts.file_bytes:,} bytes, half precision",
         f"- data: design bank {facts.bank_sha256[:12]}, {facts.learned} designs learned from,"
-        f" {facts.kept_out} kept out (whole chains)",
+        f" {facts.kept_out_designs} kept out (whole chains)",
         f"- command: `{facts.command}`",
         f"- seed {plan.seed}, {len(rows)} of {plan.steps} steps ({plan.imitation_steps} of imitation"
         f" first), {facts.seconds:.0f} seconds on {facts.device}",

@@ -154,7 +154,7 @@ def _trained(options: argparse.Namespace, words: Sequence[str]) -> int:
         bank_sha256=sha256_of(BANK_FILE),
         modules=bank.head.modules,
         learned=len(training.split.learned),
-        kept_out=len(training.split.kept_out),
+        kept_out_designs=len(training.split.kept_out),
         command=shlex.join(["python", "scripts/train_designer.py", *words]),
         device=base.device,
         versions=_versions(),
