@@ -118,8 +118,7 @@ class Run:
         self.seal = run_seal(config, archive)
         data = load_run_data(config, self.seal)
         self.config = config = data.config
-        self.facts = data.facts
-        self.scales = data.scales
+        self.facts, self.scales = data.facts, data.scales
         self.markets = TrainingMarkets(data, archive, say=say)
         train = data.train if config.weights["static"] or config.twins else None
         self.training_pool = TrainingPool(
