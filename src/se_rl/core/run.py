@@ -140,7 +140,7 @@ class Run:
             seed=config.seed,
             prices=(config.usd_in, config.usd_out),
             designer=designer,
-            given=None if designer else adapter_of(config, archive),
+            given=adapter_of(config, archive) if designer is None else None,
         )
         self.search = Search(
             config,
