@@ -1,6 +1,6 @@
 """What the simulated markets have to offer: TWAP, the best constant, the ceiling, the default.
 
-    python benchmarks/ceiling.py [--policy FILE] [--generations 120] [--processes 16]
+    python benchmarks/ceiling.py [--policy FILE] [--generations 100] [--processes 1]
 
 A cell is a size of order, a profile of the family, and a free market or a twin. In each one an
 evolution strategy looks for the best linear and the best small tanh policy of the observations; the
@@ -55,7 +55,8 @@ from se_rl_benchmarks.markdown_tables import line
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 RESULTS = REPOSITORY / "docs" / "results"
-PARTICIPATIONS = (0.02, 0.05, 0.10, 0.20, 0.30)
+NEIGHBOURS = {0.10: None, 0.05: 0.10, 0.02: 0.05, 0.20: 0.10, 0.30: 0.20}
+"""The sizes of order in the order of their search, and whose weights each begins with."""
 HISTORY_BARS = 240
 ONE_THREAD = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 HEAD = """# What there is to gain in the simulated markets
@@ -84,47 +85,58 @@ def train_default(data: MarketData, path: Path, budget: float) -> None:
 
 
 def cells() -> list[Cell]:
-    """All of them, those at 10 % first."""
+    """All of them, market by market."""
     found: list[Cell] = []
-    for share in sorted(PARTICIPATIONS, key=lambda share: abs(share - 0.10)):
-        for profile in FAMILY:
-            found += [Cell(share, profile, "free"), Cell(share, profile, "twin")]
+    for profile in FAMILY:
+        for kind in ("free", "twin"):
+            found += [Cell(share, profile, kind) for share in NEIGHBOURS]
     return found
 
 
 @dataclass(frozen=True)
 class _Job:
-    """A cell to search in a process of its own, and where to keep what is found."""
+    """The cells of a market, to search in a process of its own, and where to keep what is found."""
 
-    cell: Cell
+    profile: str
+    kind: str
     data: MarketData
     strategy: Strategy
-    path: Path
+    folder: Path
 
-    def run(self) -> Cell:
-        """Search, and keep what was found."""
-        found = search(self.cell, self.data, self.strategy)
-        write_text(self.path, json.dumps(asdict(found)))
-        return self.cell
+    def run(self) -> str:
+        """Search the cells that are not kept yet, each from the weights of its neighbour."""
+        for share, neighbour in NEIGHBOURS.items():
+            cell = Cell(share, self.profile, self.kind)
+            path = self.folder / cell.file_name
+            if path.exists():
+                continue
+            near = None
+            if neighbour is not None:
+                near = kept(Cell(neighbour, self.profile, self.kind), self.folder)
+            found = search(cell, self.data, self.strategy, near)
+            write_text(path, json.dumps(asdict(found)))
+        return f"{self.profile}, {self.kind}"
+
+
+def kept(cell: Cell, folder: Path) -> Found:
+    """What was found for a cell."""
+    return Found(**json.loads((folder / cell.file_name).read_text()))
 
 
 def search_all(data: MarketData, options: argparse.Namespace) -> None:
-    """Every cell that is not in the folder yet, as many at a time as there are processes."""
+    """Every cell that is not in the folder yet, as many markets at a time as there are processes."""
     strategy = Strategy(generations=options.generations)
     jobs: list[_Job] = []
-    for cell in cells():
-        path = options.folder / cell.file_name
-        if not path.exists():
-            jobs.append(_Job(cell, data, strategy, path))
-    if not jobs:
-        return
+    for profile in FAMILY:
+        for kind in ("free", "twin"):
+            jobs.append(_Job(profile, kind, data, strategy, options.folder))
     world = Cell(0.10, next(iter(FAMILY)), "free").world(data, books=4)
     execute(world, ConstantSchedule(), entries(world, 0, 2))  # compiles before the fork
     started = time.monotonic()
     with multiprocessing.get_context("fork").Pool(options.processes) as pool:
-        for cell in pool.imap_unordered(_Job.run, jobs, chunksize=1):
+        for market in pool.imap_unordered(_Job.run, jobs, chunksize=1):
             seconds = time.monotonic() - started
-            print(f"{seconds:.0f} s: {cell.file_name}", file=sys.stderr, flush=True)
+            print(f"{seconds:.0f} s: {market}", file=sys.stderr, flush=True)
 
 
 def table(outcomes: Sequence[CellOutcome]) -> list[str]:
@@ -159,7 +171,7 @@ def main() -> None:
     parser.add_argument("--policy", type=Path, help="policy file of the default design")
     parser.add_argument("--budget", type=float, default=TrainConfig().budget)
     parser.add_argument("--generations", type=int, default=Strategy().generations)
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "out" / "ceiling")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -171,8 +183,7 @@ def main() -> None:
     default = read_policy(path, Modules())[0].runner("dynamic")
     outcomes: list[CellOutcome] = []
     for cell in sorted(cells(), key=lambda cell: (cell.profile, cell.kind, cell.participation)):
-        found = Found(**json.loads((options.folder / cell.file_name).read_text()))
-        outcomes.append(measure(cell, data, found, default))
+        outcomes.append(measure(cell, data, kept(cell, options.folder), default))
     lines = table(outcomes)
     print("\n".join(lines))
     write_text(RESULTS / "ceiling.md", "\n".join([HEAD, *lines, ""]))

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from se_rl.baselines.passive_grid import MULTIPLES, OFFSET_TICKS
+from se_rl.baselines.passive_grid import passive_grid
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.market.family import FAMILY, MarketKind
 from se_rl.scoring.execution import Actor, ConstantSchedule, Executed, execute
 from se_rl.scoring.statistics import clustered_mean
-from se_rl_benchmarks.evolution_strategy import Members, PolicyShape, Strategy, evolve
+from se_rl_benchmarks.evolution_strategy import Array, Members, PolicyShape, Strategy, evolve
 
 HORIZON = 40
 HIDDEN = 8
 GRID_BOOKS = 96
-TEST_BOOKS = 400
+TEST_BOOKS = 600
+SHORTER = 0.4
+"""Part of the generations that a search has where it goes on from weights that are good already."""
 SEED = 91
 """Of the cells' episodes; the default is trained on the bank of another seed."""
 
@@ -93,30 +95,37 @@ def entries(world: DynamicWorld, first: int, count: int) -> Episodes:
     return world.bank.episodes(first + np.arange(count), horizon=world.horizon)
 
 
-def search(cell: Cell, data: MarketData, strategy: Strategy) -> Found:
-    """The best constant of the grid, and the better of two policies of the observations.
+def search(cell: Cell, data: MarketData, strategy: Strategy, near: Found | None = None) -> Found:
+    """The best constant of the grid, and a policy of the observations that goes on from it.
 
-    Of the bank the first entries are for measuring only, the next ones for choosing, the rest is
-    for the search.
+    `near` is what was found for a neighbouring size: the search begins with its weights and is
+    shorter. Without one it is linear first; then tanh units are put beside, and stay where the
+    choosing episodes say so. Of the bank the first entries are for measuring only, the next ones
+    for choosing, the rest is for the search.
     """
     first = TEST_BOOKS + GRID_BOOKS
-    world = cell.world(data, books=first + strategy.generations * strategy.books)
+    world = cell.world(data, books=first + strategy.books)
     choosing = entries(world, TEST_BOOKS, GRID_BOOKS)
-    schedules: list[tuple[float, ConstantSchedule]] = []
-    for multiple in MULTIPLES:
-        for offset in OFFSET_TICKS:
-            schedule = ConstantSchedule(multiple, offset)
-            schedules.append((_saved(execute(world, schedule, choosing)), schedule))
-    constant = max(schedules, key=lambda pair: pair[0])[1]
-    policies: list[tuple[float, Found]] = []
-    for hidden in (0, HIDDEN):
+    grid = passive_grid(world, choosing)
+    constant = max(grid, key=lambda pair: _saved(pair[1]))[0]
+    shorter = replace(strategy, generations=max(1, round(SHORTER * strategy.generations)))
+    rng = np.random.default_rng(SEED)
+
+    def found(hidden: int, start: Array, effort: Strategy) -> Found:
         shape = PolicyShape(world.observation_size, hidden)
-        rng = np.random.default_rng([SEED, hidden])
-        weights = evolve(world, shape, constant, strategy, rng=rng, first_entry=first)
-        found = Found(constant.multiple, constant.offset, hidden, weights.tolist())
-        run = execute(world, found.ceiling(world.observation_size), choosing)
-        policies.append((_saved(run), found))
-    return max(policies, key=lambda pair: pair[0])[1]
+        weights = evolve(world, shape, constant, effort, start=start, rng=rng, first_entry=first)
+        return Found(constant.multiple, constant.offset, hidden, weights.tolist())
+
+    if near is not None:
+        return found(near.hidden, np.array(near.weights), shorter)
+    linear = found(0, PolicyShape(world.observation_size).start(rng), strategy)
+    wider = PolicyShape(world.observation_size, HIDDEN)
+    small = found(HIDDEN, wider.start(rng, np.array(linear.weights)), shorter)
+    saved: list[float] = []
+    for policy in (linear, small):
+        run = execute(world, policy.ceiling(world.observation_size), choosing)
+        saved.append(_saved(run))
+    return small if saved[1] > saved[0] else linear
 
 
 def measure(cell: Cell, data: MarketData, found: Found, default: Actor) -> CellOutcome:
@@ -143,7 +152,7 @@ def measure(cell: Cell, data: MarketData, found: Found, default: Actor) -> CellO
         default=float((learned.gain[whole] - twap).mean()),
         se=over(ceiling, constant)[1],
         schedule=found.constant.words(takes_price=True),
-        policy=f"tanh {found.hidden}" if found.hidden else "linear",
+        policy=f"linear and {found.hidden} tanh" if found.hidden else "linear",
         default_se=over(learned, constant)[1],
         void=int((~whole).sum()),
     )

@@ -1,12 +1,15 @@
 """Policies of the observations found by an evolution strategy: what can be read from the book.
 
 No gradient and no learner of ours is involved, so that what it finds says something about the
-market and not about the training. Antithetic noise, ranks instead of gains, the same episodes for
-all members of a generation and fresh ones for each generation.
+market and not about the training. A generation is one batch of the market: every member and its
+mirror image trade both sides of a book of their own, and what counts is by how much one beats the
+other there. So the noise of the books enters as little as with all members on the same books, and
+there are as many directions as books.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,40 +25,54 @@ PRICE_SCALE = 2.0
 """Ticks by which one unit of the second output moves the limit."""
 FARTHEST_TICKS = 20.0
 OUTPUTS = 2
-MOMENTUM = 0.8
+MOMENTUM = 0.9
+SIZE_MEMORY = 0.98
+"""Of the steps' direction and of the slopes' usual size."""
+CLIP = 3.0
+NORMAL_MEDIAN = 0.6745
+"""Median of the absolute value of a standard normal number."""
 VOID_COST = 100.0
 """Bps that an order in a broken market counts as, while searching."""
 
 
 @dataclass(frozen=True)
 class PolicyShape:
-    """A policy of the observations: linear, or with one layer of `hidden` tanh units."""
+    """A policy of the observations: linear, and `hidden` tanh units beside it."""
 
     inputs: int
     hidden: int = 0
 
     @property
+    def linear_size(self) -> int:
+        """How many weights the linear part has; they come first."""
+        return OUTPUTS * (self.inputs + 1)
+
+    @property
     def size(self) -> int:
         """How many weights it has."""
-        if not self.hidden:
-            return OUTPUTS * (self.inputs + 1)
-        return self.hidden * (self.inputs + 1) + OUTPUTS * (self.hidden + 1)
+        return self.linear_size + self.hidden * (self.inputs + 1 + OUTPUTS)
 
-    def start(self, rng: np.random.Generator) -> Array:
-        """Weights whose outputs are 0 everywhere: the neutral schedule."""
+    def start(self, rng: np.random.Generator, linear: Array | None = None) -> Array:
+        """Weights that act as the linear policy given, or else as the neutral schedule.
+
+        The tanh units look somewhere, and what they see does not count yet.
+        """
         weights = np.zeros(self.size)
-        if self.hidden:
-            first = self.hidden * (self.inputs + 1)
-            weights[:first] = rng.normal(size=first) / np.sqrt(self.inputs)
+        if linear is not None:
+            weights[: self.linear_size] = linear
+        looks = self.hidden * (self.inputs + 1)
+        drawn = rng.normal(size=looks) / np.sqrt(self.inputs)
+        weights[self.linear_size : self.linear_size + looks] = drawn
         return weights
 
     def outputs(self, weights: Array, seen: Array) -> Array:
         """From weights [member, size] and inputs [member, order, inputs] to [member, order, 2]."""
-        if not self.hidden:
-            return _layer(weights, seen, OUTPUTS)
-        first = self.hidden * (self.inputs + 1)
-        inner = np.tanh(_layer(weights[:, :first], seen, self.hidden))
-        return _layer(weights[:, first:], inner, OUTPUTS)
+        out = _layer(weights[:, : self.linear_size], seen, OUTPUTS)
+        if self.hidden:
+            counted = self.size - self.hidden * OUTPUTS
+            inner = np.tanh(_layer(weights[:, self.linear_size : counted], seen, self.hidden))
+            out += inner @ weights[:, counted:].reshape(-1, self.hidden, OUTPUTS)
+        return out
 
 
 def _layer(weights: Array, seen: Array, width: int) -> Array:
@@ -101,12 +118,14 @@ class Members:
 class Strategy:
     """How long and how wide the evolution strategy searches."""
 
-    generations: int = 150
-    pairs: int = 12
-    books: int = 40
+    generations: int = 100
+    pairs: int = 160
+    """Members of a generation that have a mirror image, and books that they meet."""
+    books: int = 1200
+    """How many there are; generations go through them again and again."""
     noise: float = 0.1
-    step: float = 0.15
-    """Length of a step in units of the noise, at first; it falls to a tenth."""
+    step: float = 0.03
+    """Length of a step per weight, at first; it falls to a tenth."""
 
 
 def evolve(
@@ -115,41 +134,61 @@ def evolve(
     neutral: ConstantSchedule,
     strategy: Strategy,
     *,
+    start: Array,
     rng: np.random.Generator,
     first_entry: int = 0,
 ) -> Array:
     """The weights at the end of the search; the mean over its last fifth, which is less noisy.
 
-    Generation g meets the entries of the bank from `first_entry + g * books` on, as often as needed
-    from the start again.
+    The books are the entries of the bank from `first_entry` on.
     """
-    mean = shape.start(rng)
+    mean = start
     velocity = np.zeros_like(mean)
+    size = 0.0
     kept: list[Array] = []
-    available = len(world.bank) - first_entry
-    for generation in range(strategy.generations):
+    generations = strategy.generations
+    for generation, entry in enumerate(_books(strategy, rng)):
         noise = rng.normal(size=(strategy.pairs, shape.size))
-        both = np.concatenate([noise, -noise])
-        entry = (generation * strategy.books + np.arange(strategy.books)) % available
+        members = mean + strategy.noise * np.concatenate([noise, -noise])
         episodes = world.bank.episodes(first_entry + entry, horizon=world.horizon)
-        gains = member_gains(
-            world, Members(shape, mean + strategy.noise * both, neutral), episodes, len(both)
-        )
-        ranks = np.argsort(np.argsort(gains)) / (len(gains) - 1) - 0.5
-        slope = ranks @ both
-        slope /= np.sqrt(np.mean(slope**2)) + 1e-12
+        gains = member_gains(world, Members(shape, members, neutral), episodes)
+        slope = _without_outliers(gains[: strategy.pairs] - gains[strategy.pairs :]) @ noise
         velocity = MOMENTUM * velocity + (1.0 - MOMENTUM) * slope
-        progress = generation / strategy.generations
-        mean = mean + strategy.step * strategy.noise * (1.0 - 0.9 * progress) * velocity
+        size = SIZE_MEMORY * size + (1.0 - SIZE_MEMORY) * np.mean(slope**2)
+        # both averages began at 0
+        direction = velocity / (1.0 - MOMENTUM ** (generation + 1))
+        scale = np.sqrt(size / (1.0 - SIZE_MEMORY ** (generation + 1))) + 1e-12
+        progress = generation / generations
+        mean = mean + strategy.step * (1.0 - 0.9 * progress) * direction / scale
         if progress >= 0.8:
             kept.append(mean)
     return np.mean(kept, axis=0) if kept else mean
 
 
-def member_gains(world: DynamicWorld, actor: Members, episodes: Episodes, members: int) -> Array:
-    """The mean gain of each member in bps, all on the same episodes; a void order is no way out."""
-    orders = episodes.orders.take(np.tile(np.arange(len(episodes)), members))
-    tiled = Episodes(orders, np.tile(episodes.book_seeds, members))
-    done = execute(world, actor, tiled)
-    gain = np.nan_to_num(done.gain, nan=-VOID_COST)
-    return np.asarray(gain.reshape(members, -1).mean(axis=1))
+def _books(strategy: Strategy, rng: np.random.Generator) -> Iterator[npt.NDArray[np.int64]]:
+    """The books of each generation: all of them in a new order, then again."""
+    waiting = np.zeros(0, np.int64)
+    for _ in range(strategy.generations):
+        while len(waiting) < strategy.pairs:
+            waiting = np.concatenate([waiting, rng.permutation(strategy.books)])
+        yield waiting[: strategy.pairs]
+        waiting = waiting[strategy.pairs :]
+
+
+def _without_outliers(difference: Array) -> Array:
+    """Scaled by their usual size and cut at CLIP of it: a broken book is no direction."""
+    usual = np.median(np.abs(difference)) / NORMAL_MEDIAN + 1e-12
+    return np.clip(difference / usual, -CLIP, CLIP)
+
+
+def member_gains(world: DynamicWorld, actor: Members, episodes: Episodes) -> Array:
+    """The mean gain of each member in bps on both sides of its book; a void order is no way out.
+
+    The first half of the members has a book each, the second half the same books again.
+    """
+    books = len(episodes) // 2
+    by_book = np.arange(2 * books).reshape(2, books).T.ravel()  # both sides of a book together
+    place = np.tile(by_book, 2)
+    orders = Episodes(episodes.orders.take(place), episodes.book_seeds[place])
+    gain = np.nan_to_num(execute(world, actor, orders).gain, nan=-VOID_COST)
+    return np.asarray(gain.reshape(-1, 2).mean(axis=1))

@@ -134,6 +134,8 @@ def test_a_run_prints_its_results_as_json_and_nothing_else(home: Path, several: 
     } <= set(results)
     assert results["test_openings"] == accepted and results["data"]["synthetic"]
     assert bool(results["dynamic"]) == accepted
+    weights = results["world_weights"]
+    assert weights["alpha"] and set(map(len, weights.values())) == {len(weights["alpha"])}
     assert json.loads((home / "several" / "results.json").read_text()) == results
     assert {"report.html", "archive.sqlite", "best.policy", "config.yaml"} <= {
         p.name for p in (home / "several").iterdir()

@@ -194,7 +194,9 @@ def _curve(level: float) -> list[dict[str, Any]]:
         row = {"phase": phase, "work": 3.0 * step, "alpha": alpha, "beta": 1.0 - alpha}
         row |= {"held_back": 1e3 * gain} if step in (20, 39) else {}
         row |= {"reward_static": gain} if phase != "dynamic" else {}
-        rows.append(row | ({"reward_dynamic": 4 * gain - 1e-3} if phase != "static" else {}))
+        row |= {"reward_dynamic": 4 * gain - 1e-3} if phase != "static" else {}
+        row |= {"loss_0": 0.8, "loss_1": 0.4} if phase == "joint" else {"loss_0": 0.9}
+        rows.append(row)
     return rows
 
 

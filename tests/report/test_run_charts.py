@@ -137,3 +137,22 @@ def test_all_learning_curves_lie_over_each_other(ended: Path) -> None:
     assert numbers == {d.number for d in run.designs if d.state in ("scored", "default")}
     best = next(trace for trace in chart["data"] if trace["name"] == "best design")
     assert [x for x in best["x"] if x is not None] == [60.0, 117.0] * 3  # a curve for every rung
+
+
+def test_the_weights_of_the_worlds_are_drawn_with_what_moves_them(ended: Path) -> None:
+    with Archive.open(ended / "archive.sqlite", read_only=True) as archive:
+        run = read_run(archive, None)
+        rows = run_days.training_rows(run, run.best)
+    [chart] = run_charts.world_weights(rows)
+    lines = {trace["name"]: trace for trace in chart["data"]}
+    alpha = lines["alpha: history"]
+    beta = lines["beta: simulated"]
+    assert len(alpha["x"]) == len(rows) and alpha["y"][0] == 0.5
+    assert [a + b for a, b in zip(alpha["y"], beta["y"], strict=True)] == [1.0] * len(rows)
+    share = lines["history's share of the losses"]
+    assert share["x"][0] == 72.0 and share["y"] == pytest.approx([2 / 3] * 16)
+    assert "until the joint phase begins, at 72.00 work units" in chart["summary"]
+    assert "ends at alpha 0.56 and beta 0.44" in chart["summary"]
+    alone = [row for row in rows if row["phase"] == "static"]
+    assert run_charts.world_weights(alone) == []
+    assert len(run_charts.training(alone)) == 1

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from se_rl import __version__
+from se_rl.bounded_reading import plain_json
 from se_rl.config import to_dict
 from se_rl.core import final_tables
 from se_rl.core.final_tables import SimulatedTables, TestTable
@@ -38,6 +39,7 @@ from se_rl.records.results import (
 )
 from se_rl.records.results_file import NoResults, read_results
 from se_rl.records.run_folder import RunFolder
+from se_rl.records.training_rows import WorldWeights, longest_training
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.scoring import final_test
 from se_rl.scoring.play import Open
@@ -177,6 +179,7 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         finalists=final_test.finalists_table(ladder, end.finalists),
         fraud_checks=end.checks,
         learning=final_test.learning(ladder, champion),
+        world_weights=_world_weights(run.archive, champion),
         seeds=SeedsUsed(config.seed, tuple(config.rungs.last.training_seeds)),
         seal=SealUsed(run.seal.origin, run.seal.text),
         isolation=_isolation(run),
@@ -199,6 +202,14 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         code_hash=run.code,
         times=RunTimes(round(used.minutes, 2)),
     )
+
+
+def _world_weights(archive: Archive, name: str) -> WorldWeights:
+    """alpha's path in the longest training of a design."""
+    longest = longest_training(archive.evaluations(name))
+    if longest is None:
+        return WorldWeights()
+    return WorldWeights.of_rows(plain_json(archive.text(longest.curve)))
 
 
 def _trainings(table: TestTable, simulated: SimulatedTables) -> dict[str, list[Scores]]:

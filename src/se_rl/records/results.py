@@ -19,6 +19,7 @@ from se_rl.records.method_rows import MethodRow, SimulatedRow
 from se_rl.records.module_use import ModuleCredit, ModuleUse
 from se_rl.records.order_details import OrderDetails
 from se_rl.records.plain import to_plain
+from se_rl.records.training_rows import WorldWeights
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -208,6 +209,7 @@ class RunResults:
     days `baselines` and `final_metrics` rest on. `scores` has the score over TWAP of every learned
     method, `score_by_day` the same as the mean of as many numbers as there are test days: what
     comparisons of runs are paired by. They are empty where the sealed days were not opened.
+    `world_weights` is alpha's path in the best design's longest training.
     """
 
     schema_version: int = RESULTS_VERSION
@@ -227,6 +229,7 @@ class RunResults:
     finalists: tuple[FinalistRow, ...] = ()
     fraud_checks: Mapping[str, FraudCheck] = field(default_factory=dict)
     learning: LearningCurve = field(default_factory=LearningCurve)
+    world_weights: WorldWeights = field(default_factory=WorldWeights)
     seeds: SeedsUsed = field(default_factory=SeedsUsed)
     seal: SealUsed = field(default_factory=SealUsed)
     isolation: str = ""

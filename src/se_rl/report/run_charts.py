@@ -12,6 +12,7 @@ from typing import Any
 from se_rl.records.iterations import IterationSummary
 from se_rl.records.method_rows import SimulatedRow
 from se_rl.records.results import LearningCurve
+from se_rl.records.training_rows import WorldWeights
 from se_rl.report.design_rows import REWARDS
 from se_rl.report.evolution_chart import SYMBOLS
 from se_rl.report.figures import (
@@ -35,27 +36,37 @@ def training(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
     """
     if not rows:
         return []
-    series = {}
-    for name in ("alpha", "beta", *REWARDS):
-        series[name] = [(row["work"], row.get(name)) for row in rows]
-    last = rows[-1]
-    shares = _curves(
-        "Weights of the two worlds",
-        {name: series[name] for name in ("alpha", "beta")},
-        summary=(
-            f"Ends at alpha {plain(last.get('alpha'))} (history) and beta "
-            f"{plain(last.get('beta'))} (simulated market)."
-        ),
-        y="share of the loss",
-    )
-    shares["layout"]["yaxis"]["range"] = [0, 1]
-    rewards = {name.removeprefix("reward_"): series[name] for name in REWARDS}
+    rewards: dict[str, Points] = {}
+    for name in REWARDS:
+        rewards[name.removeprefix("reward_")] = [(row["work"], row.get(name)) for row in rows]
     told = ", ".join(filter(None, (_from_to(name, points) for name, points in rewards.items())))
     summary = f"Mean reward of an order: {told or 'none'}."
     return [
-        shares,
+        *world_weights(rows),
         _curves("Reward in training", rewards, summary=summary, y="as the design counts it"),
     ]
+
+
+def world_weights(rows: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """alpha and beta, and the share of the loss that moves them; none with one world."""
+    joint = WorldWeights.of_rows(rows)
+    if not joint.alpha:
+        return []
+    series: dict[str, Points] = {
+        "alpha: history": [(row["work"], row.get("alpha")) for row in rows],
+        "beta: simulated": [(row["work"], row.get("beta")) for row in rows],
+        "history's share of the losses": list(zip(joint.work, joint.static_share, strict=True)),
+    }
+    end = joint.alpha[-1]
+    summary = (
+        f"Both worlds count the same until the joint phase begins, at {plain(joint.work[0])} work "
+        "units. From there on alpha follows history's share of the two losses, so that the world "
+        f"that is foreseen worse gets more weight: it ends at alpha {plain(end)} and beta "
+        f"{plain(1.0 - end)}."
+    )
+    weights = _curves("Weights of the two worlds", series, summary=summary, y="share")
+    weights["layout"]["yaxis"]["range"] = [0, 1]
+    return [weights]
 
 
 def learning(curve: LearningCurve) -> list[Figure]:

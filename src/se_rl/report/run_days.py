@@ -10,6 +10,7 @@ from typing import Any
 from se_rl.bounded_reading import plain_json
 from se_rl.records.entries import Evaluation
 from se_rl.records.results import BOUND, OURS, STRONG, TWAP, RunResults
+from se_rl.records.training_rows import longest_training
 from se_rl.report.evolution_chart import MODULES
 from se_rl.report.figures import COLOURS, DASHES, GREY, Figure, axis, figure, lines
 from se_rl.report.page_numbers import iso_date, signed
@@ -159,10 +160,8 @@ def _judged(run: RunRecord, design: Design) -> list[Curve]:
 
 def training_rows(run: RunRecord, name: str) -> Sequence[Mapping[str, Any]]:
     """The rows of a design's longest training; none where it has none that ended well."""
-    done = [e for e in run.evaluations.get(name, []) if e.ok and e.curve]
-    if not done:
-        return []
-    return _rows(run, max(done, key=lambda evaluation: (evaluation.rung, -evaluation.seed)))
+    longest = longest_training(run.evaluations.get(name, []))
+    return [] if longest is None else _rows(run, longest)
 
 
 def _rows(run: RunRecord, evaluation: Evaluation) -> Sequence[Mapping[str, Any]]:
