@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -56,6 +57,8 @@ NAMES = (
 """The sets of the table, the most telling first."""
 LEARNED = ("new default", "old default", "naive")
 PLANNED = ("TWAP", registry.RIDGE)
+PENALTIES = {"tracking penalty 0.05": 0.05, "tracking penalty 0.2": 0.2}
+"""The old default with a price on straying from TWAP in its reward, as `penalty.py` tries it."""
 MOST_NAMES = 600
 """Symbols of a set in a packed file."""
 SETS: dict[str, MarketData] = {}
@@ -80,7 +83,7 @@ def main() -> None:
     options = _options()
     names = options.sets or NAMES
     if options.pack:
-        write_packed(options.pack, {name: _most_traded(_read(name)) for name in names})
+        write_packed(options.pack, {name: _most_traded(read_set(name)) for name in names})
         print(f"{options.pack}: {options.pack.stat().st_size / 1e6:.1f} MB")
         return
     SETS.update(read_packed(options.packed) if options.packed else _read_all(names))
@@ -123,10 +126,11 @@ def _read_all(names: tuple[str, ...]) -> dict[str, MarketData]:
     if missing:
         place = REAL_SETS[missing[0]].path
         sys.exit(f"real data not found: {place}; set SE_RL_SHARED_DATA or give --packed")
-    return {name: _read(name) for name in names}
+    return {name: read_set(name) for name in names}
 
 
-def _read(name: str) -> MarketData:
+def read_set(name: str) -> MarketData:
+    """The bars of a set, with its own split."""
     real = REAL_SETS[name]
     split = given_split(real.train_until, real.valid_until)
     return load_dataset(str(real.path), split=split).data
@@ -229,6 +233,7 @@ def _trainer(method: str) -> TrainRival:
         "new default": rivals["PPO strong"].load(),
         "naive": rivals["PPO naive"].load(),
         "old default": train_old,
+        **{name: partial(train_old, penalty=price) for name, price in PENALTIES.items()},
     }
     return trainers[method]
 

@@ -71,11 +71,11 @@ def figures(rows: Sequence[DayGains]) -> dict[str, Any]:
     found["days"] = len(days)
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method]
-        found[method] = _method(*_matrices(own))
+        found[method] = _method(*gain_matrices(own))
     return found
 
 
-def _matrices(rows: Iterable[DayGains]) -> tuple[Any, Any]:
+def gain_matrices(rows: Iterable[DayGains]) -> tuple[Any, Any]:
     """Specific and whole gains [seed, day] of the seeds that finished every fold."""
     by_seed: dict[int, list[DayGains]] = {}
     for row in rows:
@@ -119,15 +119,16 @@ def page(made: Mapping[str, Any]) -> str:
     parts = [HEAD.format(**made["facts"])]
     for name, rows in made["sets"].items():
         size = f"{rows['days']} days, {made['facts']['names'][name]} names"
-        parts.append(f"## {name} ({size})\n\n{_table(rows)}\n")
+        parts.append(f"## {name} ({size})\n\n{methods_table(rows)}\n")
     if made["walk_forward"]:
         parts.append(WALK.format(**made["facts"]))
     for market, rows in made["walk_forward"].items():
-        parts.append(f"### {market} ({rows['days']} days)\n\n{_table(rows)}\n")
+        parts.append(f"### {market} ({rows['days']} days)\n\n{methods_table(rows)}\n")
     return "\n".join(parts)
 
 
-def _table(rows: Mapping[str, Any]) -> str:
+def methods_table(rows: Mapping[str, Any]) -> str:
+    """A row for every method."""
     lines = []
     for name, row in rows.items():
         if name == "days":

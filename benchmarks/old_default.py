@@ -6,6 +6,7 @@ It runs in today's trainer: what is old is its reward, its network and its learn
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +26,18 @@ def old_reward(step: Any) -> Tensor:
     twap = step.twap_traded_share * (step.twap_fill_price - step.no_order_mid_before)
     twap = twap + step.twap_inventory_left * move
     return own - twap
+
+
+@dataclass(frozen=True)
+class PenalisedReward:
+    """The old reward less a price for being elsewhere than TWAP while the market moves."""
+
+    penalty: float
+
+    def __call__(self, step: Any) -> Tensor:
+        """The price is `penalty` x volatility x (inventory - TWAP's inventory) squared."""
+        away = step.inventory_left - step.twap_inventory_left
+        return old_reward(step) - self.penalty * step.volatility * away.square()
 
 
 class OldNetwork(nn.Module):
@@ -52,8 +65,14 @@ class OldNetwork(nn.Module):
 
 
 def train_old(
-    worlds: Mapping[str, World], *, budget: float, seed: int, neutral: Mapping[str, Neutral]
+    worlds: Mapping[str, World],
+    *,
+    budget: float,
+    seed: int,
+    neutral: Mapping[str, Neutral],
+    penalty: float = 0.0,
 ) -> Trained:
-    """Train the old default."""
-    modules = Modules(reward=old_reward, network=OldNetwork)
+    """Train the old default, with a tracking penalty in its reward where one is given."""
+    reward = PenalisedReward(penalty) if penalty else old_reward
+    modules = Modules(reward=reward, network=OldNetwork)
     return train(modules, worlds, TrainConfig(budget=budget), seed=seed, neutral=neutral)

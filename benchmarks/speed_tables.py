@@ -1,9 +1,6 @@
-"""Writes docs/results/speed.md: the benchmarks of this machine, and the log of a CUDA run if kept.
+"""Writes docs/results/speed.md: the benchmarks of this machine.
 
-    python benchmarks/speed_tables.py [--seconds 3]
-
-docs/results/gpu.log: `bench_market(device="cuda", seconds=4, books=N)` called for four N on an
-H200, one line each (JSON as returned; the words before it were added).
+python benchmarks/speed_tables.py [--seconds 3]
 """
 
 from __future__ import annotations
@@ -23,10 +20,6 @@ HEAD = """# Speed
 
 Made by `python benchmarks/speed_tables.py` on one machine in one run, from the same code as
 `se-rl bench` (`make bench`). Ratios carry over to other machines; absolute figures do not.
-"""
-GPU_HEAD = """## On one H200
-
-Messages per second by number of markets, all participants (`gpu.log`):
 """
 
 
@@ -50,29 +43,16 @@ def section(result: Mapping[str, Any]) -> list[str]:
     return [*lines, ""]
 
 
-def gpu_section(log: str) -> list[str]:
-    """The lines of the kept log that have a figure, without their JSON."""
-    lines = [GPU_HEAD]
-    for line in log.splitlines():
-        if "msg/s" in line:
-            lines.append(f"- {line.split('{')[0].strip()}")
-    return lines
-
-
 def main() -> None:
     """Run the benchmarks one after the other and write the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=3.0)
     options = BenchOptions(seconds=parser.parse_args().seconds)
-    results = REPOSITORY / "docs" / "results"
     lines = [HEAD]
     for what in BENCHES:
         print(f"... {what}", file=sys.stderr)
         lines += section(run_bench(what, options))
-    log = results / "gpu.log"
-    if log.exists():
-        lines += gpu_section(log.read_text())
-    write_text(results / "speed.md", "\n".join(lines) + "\n")
+    write_text(REPOSITORY / "docs" / "results" / "speed.md", "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

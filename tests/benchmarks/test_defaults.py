@@ -71,7 +71,9 @@ def test_no_job_of_valid_days_sees_a_test_day(
         assert past[-1] < days[0]
 
 
-@pytest.mark.parametrize("method", ["TWAP", "XS ridge", "new default", "old default"])
+@pytest.mark.parametrize(
+    "method", ["TWAP", "XS ridge", "new default", "old default", "tracking penalty 0.2"]
+)
 def test_a_job_gives_gains_by_day(
     bars: MarketData, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
