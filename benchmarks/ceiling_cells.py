@@ -69,6 +69,17 @@ class CellOutcome:
     default_se: float
     void: int
 
+    @property
+    def market(self) -> str:
+        """Its kind of market in words."""
+        return f"{self.profile} twin" if self.kind == "twin" else self.profile
+
+    @property
+    def reached(self) -> float:
+        """How much of the way from the constant to the ceiling the default gets."""
+        distance = self.ceiling - self.constant
+        return (self.default - self.constant) / distance if distance > 0 else float("nan")
+
 
 @dataclass(frozen=True)
 class Found:

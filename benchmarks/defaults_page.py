@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 import torch
 
+from se_rl.core.provenance import code_hash
 from se_rl.records.settings import RISK
 from se_rl.scoring.score import Contributions, Stratum, day_contributions
 from se_rl.scoring.statistics import Estimate
@@ -24,8 +25,8 @@ taker without costs, T=240 on the US minute sets and the whole session elsewhere
 days alone; trainings on history, {budget:g} work units each, {seeds} seeds. Mean: the whole gain,
 day by day; specific: without what all symbols' schedules earned together; tracking error: standard
 deviation of a day's whole gain; score: specific - {risk:g}/2 x its variance. 95 % by days (Student
-t), and of the score by the jackknife over days and over training seeds. {jobs} jobs; made with
-torch {torch} on Python {python}.
+t), and of the score by the jackknife over days and over training seeds. {jobs} jobs; code
+{code}, torch {torch}, Python {python}.
 """
 WALK = """## Walk-forward, pooled by market
 
@@ -60,7 +61,12 @@ def finished(
         rows = [one for one in found if markets[one["set"]] == market and one["fold"] != SPLIT]
         if rows:
             pooled[market] = figures(rows)
-    made = {"torch": torch.__version__, "python": platform.python_version(), "risk": RISK}
+    made = {
+        "code": code_hash()[:8],
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "risk": RISK,
+    }
     return {"sets": sets, "walk_forward": pooled, "facts": {**facts, **made}}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.market.family import FAMILY, LARGE_TICK, SMALL_TICK
 from se_rl.scoring.execution import ConstantSchedule, execute
 from se_rl_benchmarks import ceiling, ceiling_cells
-from se_rl_benchmarks.ceiling_cells import Cell, Found, entries
+from se_rl_benchmarks.ceiling_cells import Cell, CellOutcome, Found, entries
 from se_rl_benchmarks.evolution_strategy import (
     Members,
     PolicyShape,
@@ -112,6 +112,29 @@ def test_a_cell_is_searched_kept_and_measured(kind: str, monkeypatch: pytest.Mon
     assert outcome.default == pytest.approx(outcome.constant)
     assert outcome.twap_cost > 0.0 and outcome.se > 0.0
     assert outcome.kind == kind and len(ceiling.table([outcome])) == 3
+
+
+def test_the_bars_are_told_from_the_figures() -> None:
+    good = CellOutcome(
+        participation=0.1,
+        profile=SMALL_TICK,
+        kind="twin",
+        twap_cost=10.0,
+        constant=4.0,
+        ceiling=5.5,
+        default=5.2,
+        se=0.1,
+        schedule="",
+        policy="linear",
+        default_se=0.2,
+        void=0,
+    )
+    behind = replace(good, participation=0.3, default=3.9)
+    near = replace(good, participation=0.2, default=4.1)
+    told = "\n".join(ceiling.bars([good, behind, near]))
+    assert "small tick twin: the ceiling lies 15.0% ± 1.0% of TWAP's cost" in told
+    assert "reaches 80% of it" in told
+    assert "in 2 of 3 cells, beyond two errors in 1; behind in: small tick twin 30%." in told
 
 
 def test_every_cell_is_in_the_table_once_and_has_its_neighbour_before_it() -> None:
