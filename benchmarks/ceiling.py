@@ -8,7 +8,7 @@ better of the two, chosen on the grid's episodes, is the ceiling. The default is
 trained in both worlds, of all kinds and sizes at once: `--policy` hands one in, else it is trained
 here. Everything is measured on episodes that nobody searched or trained on.
 
-Writes docs/results/ceiling.md and ceiling.json. Finished cells are kept in `--folder`: a second
+Writes docs/results/ceiling.md and ceiling.json. What is finished is kept in `--folder`: a second
 call goes on where the first one stopped.
 """
 
@@ -102,41 +102,53 @@ def cells() -> list[Cell]:
 
 @dataclass(frozen=True)
 class _Job:
-    """The cells of a market, to search in a process of its own, and where to keep what is found."""
+    """The cells of a market, for a process of its own, and where to keep what is found."""
 
     profile: str
     kind: str
     data: MarketData
     strategy: Strategy
     folder: Path
+    policy: Path
 
     def run(self) -> str:
-        """Search the cells that are not kept yet, each from the weights of its neighbour."""
+        """Search and measure what is not kept yet, each size from the weights of its neighbour."""
         for share, neighbour in NEIGHBOURS.items():
             cell = Cell(share, self.profile, self.kind)
-            path = self.folder / cell.file_name
-            if path.exists():
-                continue
-            near = None
-            if neighbour is not None:
-                near = kept(Cell(neighbour, self.profile, self.kind), self.folder)
-            found = search(cell, self.data, self.strategy, near)
-            write_text(path, json.dumps(asdict(found)))
+            near = None if neighbour is None else Cell(neighbour, self.profile, self.kind)
+            self._search(cell, near)
+        default = read_policy(self.policy, Modules())[0].runner("dynamic")
+        for share in NEIGHBOURS:
+            cell = Cell(share, self.profile, self.kind)
+            path = measured_path(cell, self.folder, self.policy)
+            if not path.exists():
+                outcome = measure(cell, self.data, self._kept(cell), default)
+                write_text(path, json.dumps(asdict(outcome)))
         return f"{self.profile}, {self.kind}"
 
+    def _search(self, cell: Cell, near: Cell | None) -> None:
+        path = self.folder / cell.file_name
+        if not path.exists():
+            start = None if near is None else self._kept(near)
+            found = search(cell, self.data, self.strategy, start)
+            write_text(path, json.dumps(asdict(found)))
 
-def kept(cell: Cell, folder: Path) -> Found:
-    """What was found for a cell."""
-    return Found(**json.loads((folder / cell.file_name).read_text()))
+    def _kept(self, cell: Cell) -> Found:
+        return Found(**json.loads((self.folder / cell.file_name).read_text()))
 
 
-def search_all(data: MarketData, options: argparse.Namespace) -> None:
-    """Every cell that is not in the folder yet, as many markets at a time as there are processes."""
+def measured_path(cell: Cell, folder: Path, policy: Path) -> Path:
+    """Where a cell's outcome is kept; it holds the default's too."""
+    return folder / f"{policy.stem}_{cell.file_name}"
+
+
+def find_all(data: MarketData, policy: Path, options: argparse.Namespace) -> list[CellOutcome]:
+    """Every cell, as many markets at a time as there are processes."""
     strategy = Strategy(generations=options.generations)
     jobs: list[_Job] = []
     for profile in FAMILY:
         for kind in ("free", "twin"):
-            jobs.append(_Job(profile, kind, data, strategy, options.folder))
+            jobs.append(_Job(profile, kind, data, strategy, options.folder, policy))
     world = Cell(0.10, next(iter(FAMILY)), "free").world(data, books=4)
     execute(world, ConstantSchedule(), entries(world, 0, 2))  # compiles before the fork
     started = time.monotonic()
@@ -144,6 +156,11 @@ def search_all(data: MarketData, options: argparse.Namespace) -> None:
         for market in pool.imap_unordered(_Job.run, jobs, chunksize=1):
             seconds = time.monotonic() - started
             print(f"{seconds:.0f} s: {market}", file=sys.stderr, flush=True)
+    outcomes: list[CellOutcome] = []
+    for cell in sorted(cells(), key=lambda cell: (cell.profile, cell.kind, cell.participation)):
+        text = measured_path(cell, options.folder, policy).read_text()
+        outcomes.append(CellOutcome(**json.loads(text)))
+    return outcomes
 
 
 def table(outcomes: Sequence[CellOutcome]) -> list[str]:
@@ -209,14 +226,10 @@ def main() -> None:
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     data = synthetic_market(SyntheticConfig(symbols=10, sessions=20, seed=SEED))
-    search_all(data, options)
-    path = options.policy or options.folder / "default.safetensors"
-    if not path.exists():
-        train_default(data, path, options.budget)
-    default = read_policy(path, Modules())[0].runner("dynamic")
-    outcomes: list[CellOutcome] = []
-    for cell in sorted(cells(), key=lambda cell: (cell.profile, cell.kind, cell.participation)):
-        outcomes.append(measure(cell, data, kept(cell, options.folder), default))
+    policy = options.policy or options.folder / f"default_{options.budget:g}.safetensors"
+    if not policy.exists():
+        train_default(data, policy, options.budget)
+    outcomes = find_all(data, policy, options)
     lines = [*table(outcomes), *bars(outcomes)]
     print("\n".join(lines))
     head = HEAD.format(budget=options.budget)
