@@ -154,7 +154,7 @@ def evolve(
         gains = member_gains(world, Members(shape, members, neutral), episodes)
         slope = _without_outliers(gains[: strategy.pairs] - gains[strategy.pairs :]) @ noise
         velocity = MOMENTUM * velocity + (1.0 - MOMENTUM) * slope
-        size = SIZE_MEMORY * size + (1.0 - SIZE_MEMORY) * np.mean(slope**2)
+        size = SIZE_MEMORY * size + (1.0 - SIZE_MEMORY) * float(np.mean(slope**2))
         # both averages began at 0
         direction = velocity / (1.0 - MOMENTUM ** (generation + 1))
         scale = np.sqrt(size / (1.0 - SIZE_MEMORY ** (generation + 1))) + 1e-12

@@ -31,10 +31,10 @@ HEAD = """# The realism card of the default profile
 
 Made by `python benchmarks/market_tables.py`; do not edit. Bands and definitions:
 `se_rl/market/facts.py`. The profile was tuned against these bands on other seeds, so the card says
-that one market can have all twelve facts at once, not that the bands were predicted. The makers'
-concave skew puts the shape of impact in, and the lag with which quotes follow displayed pressure
-puts in what imbalance foretells. The crossover's definition and the bands of spread and depth are
-our own.
+how many of the twelve facts one market can have at once, not that the bands were predicted. The
+makers' concave skew puts the shape of impact in, and the lag with which quotes follow displayed
+pressure puts in what imbalance foretells. The crossover's definition and the bands of spread and
+depth are our own.
 That definition was settled after another (the large sizes alone) had put early profiles at 0.6 to
 0.8 %, outside the band: read that fact as met by the definition as much as by the market.
 """
@@ -42,7 +42,9 @@ That definition was settled after another (the large sizes alone) had put early 
 CANNOT = {
     LARGE_TICK: "The bands of spread and depth are those of small-tick names: a spread of one tick is a"
     " larger share of the day's volatility, and a queue holds many trades.",
-    STRESSED: "Wide, volatile and thin; no fact is out of its reach by construction.",
+    STRESSED: "Wide, volatile and thin; no fact is out of its reach by construction. The crossover lies"
+    " a little beyond its band, as in the default profile: since quotes follow displayed pressure,"
+    " impact stays linear up to somewhat larger orders.",
 }
 """What the other profiles of the family cannot have, and why."""
 
