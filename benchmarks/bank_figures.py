@@ -42,6 +42,12 @@ PAIRS = {
     "a third of the work and search training": (BRIEF, FIRST),
     "a third of the work and last rung": (BRIEF, LONG),
 }
+GROUPS = {
+    "edits of the default, random ones": ("scan", "edit", "random"),
+    "near what searches end at": ("near", "accepted", "chain"),
+}
+"""Kinds of designs whose trainings differ in luck, by where they lie."""
+KNOWN_BEFORE = "last rung, shorter trainings known"
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,16 @@ class EditGain:
 
 
 @dataclass(frozen=True)
+class GroupFigures:
+    """Designs of some kinds alone: their luck, and ranks among themselves."""
+
+    luck: SeedLuck
+    seed_sd: float
+    agreement: Mapping[str, RankCorrelation]
+    held_out: Mapping[str, RankCorrelation]
+
+
+@dataclass(frozen=True)
 class BankFigures:
     """All figures of a bank's page."""
 
@@ -86,6 +102,7 @@ class BankFigures:
     seed_sd: float
     held_out: Mapping[str, RankCorrelation]
     held_out_error: Mapping[str, float]
+    groups: Mapping[str, GroupFigures]
     edits: Sequence[EditGain]
 
 
@@ -100,7 +117,7 @@ def bank_figures(bank: DesignBank, weights: Mapping[str, float]) -> BankFigures:
         way = f"seed {line.seed}: rung {line.rung}, {line.work:.3g} units"
         trainings[way] = trainings.get(way, 0) + 1
     luck = seed_luck(bank.designs)
-    left_out = held_out(bank, weights)
+    predicted = held_out(bank, weights)
     return BankFigures(
         designs=len(bank.designs),
         by_kind=kinds,
@@ -109,8 +126,9 @@ def bank_figures(bank: DesignBank, weights: Mapping[str, float]) -> BankFigures:
         agreement=agreement,
         luck=luck,
         seed_sd=luck.of_score(weights),
-        held_out={name: one.ranks for name, one in left_out.items()},
-        held_out_error={name: one.error for name, one in left_out.items()},
+        held_out={name: one.ranks() for name, one in predicted.items()},
+        held_out_error={name: one.error for name, one in predicted.items()},
+        groups=group_figures(bank, weights, predicted),
         edits=edit_gains(bank, weights),
     )
 
@@ -137,25 +155,44 @@ def agreement_of(designs: Sequence[BankedDesign], seed: int, other: int) -> Rank
 # the surrogate on designs that it has not seen
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Predictions of unseen designs against their readings; `error` is the standard deviation of
-    what they differ by, in bps."""
+    """Predictions of unseen designs, of these kinds, against their readings, in bps."""
 
-    ranks: RankCorrelation
-    error: float
+    kinds: npt.NDArray[np.str_]
+    predicted: Array
+    true: Array
+
+    @property
+    def error(self) -> float:
+        """The standard deviation of what they differ by."""
+        return float(np.std(self.predicted - self.true))
+
+    def ranks(self, kinds: Sequence[str] | None = None) -> RankCorrelation:
+        """How they agree in rank, over some kinds of designs or all."""
+        chosen = np.isin(self.kinds, self.kinds if kinds is None else kinds)
+        return ranked(self.predicted[chosen], self.true[chosen])
 
 
 def held_out(bank: DesignBank, weights: Mapping[str, float]) -> Mapping[str, HeldOut]:
-    """Predictions for designs whose whole chain was left out, against what they came to."""
+    """Predictions for designs whose whole chain was left out, against what they came to.
+
+    Once more at the last rung, with the shorter trainings of the designs themselves left in: what a
+    search knows when it chooses who goes there.
+    """
     examples = Examples.of(bank)
     true = examples.gains @ np.array([weights["static"], weights["dynamic"]])
+    kinds = np.array([one.design.kind for one in examples.designs])
+    nothing, shorter = np.zeros(len(true), bool), examples.level != LAST
     found = {}
-    for name, level, seed in (("search training", SEARCH, FIRST), ("last rung", LAST, LONG)):
-        predicted = left_out_predictions(examples, bank, weights, level=level)
+    for name, level, seed, kept in (
+        ("search training", SEARCH, FIRST, nothing),
+        ("last rung", LAST, LONG, nothing),
+        (KNOWN_BEFORE, LAST, LONG, shorter),
+    ):
+        predicted = left_out_predictions(examples, bank, weights, level=level, kept=kept)
         at = (examples.level == level) & (examples.seed == seed)
-        ranks = ranked(predicted[at], true[at])
-        found[name] = HeldOut(ranks, float(np.std(predicted[at] - true[at])))
+        found[name] = HeldOut(kinds[at], predicted[at], true[at])
     return found
 
 
@@ -165,16 +202,34 @@ def left_out_predictions(
     weights: Mapping[str, float],
     *,
     level: int,
+    kept: npt.NDArray[np.bool_],
 ) -> Array:
-    """For every reading the prediction at a level by the other folds, [reading]."""
+    """For every reading the prediction at a level by the other folds and `kept` ones, [reading]."""
     fold = folds(examples.designs)
     predicted = np.empty(len(fold))
     for number in np.unique(fold):
         out = fold == number
-        fitted = Surrogate(examples.some(~out), bank.default.words)
+        fitted = Surrogate(examples.some(~out | kept), bank.default.words)
         words = [one.words for one in examples.some(out).designs]
         predicted[out] = fitted.predict(words, level=level).score(weights)
     return predicted
+
+
+def group_figures(
+    bank: DesignBank, weights: Mapping[str, float], predicted: Mapping[str, HeldOut]
+) -> dict[str, GroupFigures]:
+    """The same figures for designs that lie elsewhere, each group by itself."""
+    found = {}
+    for name, kinds in GROUPS.items():
+        designs = [one for one in bank.designs if one.design.kind in kinds]
+        luck = seed_luck(designs)
+        found[name] = GroupFigures(
+            luck,
+            luck.of_score(weights),
+            {pair: agreement_of(designs, *seeds) for pair, seeds in PAIRS.items()},
+            {what: one.ranks(kinds) for what, one in predicted.items()},
+        )
+    return found
 
 
 def folds(designs: Sequence[BankedDesign]) -> npt.NDArray[np.int64]:

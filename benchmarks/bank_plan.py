@@ -1,30 +1,53 @@
-"""Which designs a bank holds: edits of the default near and far, random ones, and chains.
+"""Which designs a bank holds: edits near and far, random ones, what searches accept, and chains.
 
-scan    the default with one choice made otherwise, each of them
-edit    the default with two to six choices made otherwise
-random  a whole design from the grammar
-chain   an edit of the best design of its chain so far; chains begin with the best of the others
+scan      the default with one choice made otherwise, each of them
+edit      the default with two to six choices made otherwise
+near      the combination that most searches end at, with up to three choices made otherwise
+random    a whole design from the grammar
+accepted  the champion of a search
+chain     an edit of the best design of its chain so far; chains begin with the best of the others
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from se_rl.modules.design_bank.readings import PlannedDesign
+from se_rl.modules.design_bank.readings import DEFAULT_KIND, PlannedDesign
 from se_rl.modules.edits import drawn_edit, single_edits
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import design_id, sha256
 
 DISTANCES = (2, 3, 4, 5, 6)
 """Choices that edits of the default make otherwise."""
+NEAR_DISTANCES = (1, 2, 3)
+"""Choices that edits of the leading combination make otherwise."""
 CHAIN_STEPS = (0.5, 0.3, 0.2)
 """How often a step of a chain makes one, two or three choices anew."""
-SCAN_SHARE, RANDOM_SHARE, CHAIN_SHARE = 0.25, 0.1, 0.3
-"""Of all designs: the scan at most, random ones, chains. The rest are edits at a distance."""
+SCAN_SHARE, NEAR_SHARE, RANDOM_SHARE, CHAIN_SHARE = 0.25, 0.15, 0.1, 0.1
+"""Of all designs: the scan at most, edits of the leading combination, random ones, chains.
+
+The rest are accepted ones and edits of the default at a distance."""
 TRIES = 50
 """Draws of a new design before there are taken to be no more."""
+
+LEADING = {
+    "network": """class Network(nn.Module):
+    action_scale = 1.5
+    batch = 0.5
+
+    def __init__(self, obs_dim, history):
+        super().__init__()
+        width = 64
+        self.feature_dim = width
+        self.first = nn.Linear(obs_dim * history, width)
+
+    def forward(self, obs):
+        return torch.tanh(self.first(obs.flatten(1)))
+"""
+}
+"""What most searches on synthetic days end at: half the batch, one layer, wider actions."""
 
 Sources = Mapping[str, str]
 
@@ -61,26 +84,47 @@ def edited(
     return made
 
 
-def planned(modules: Sequence[str], designs: int, *, seed: int) -> list[PlannedDesign]:
-    """All designs but the chains, each once, in no order."""
+def planned(
+    modules: Sequence[str], designs: int, *, seed: int, known: Iterable[PlannedDesign] = ()
+) -> list[PlannedDesign]:
+    """All designs but the chains, each once, in no order: the known ones and what is missing."""
     rng = np.random.default_rng(seed)
-    found: dict[str, PlannedDesign] = {}
+    found = {one.id: one for one in known if one.kind not in (DEFAULT_KIND, "chain")}
     scans = list(_scans(modules, rng))
     most = int(SCAN_SHARE * designs)
-    for place in rng.permutation(len(scans))[:most]:
-        found[scans[int(place)].id] = scans[int(place)]
-    draws = round(RANDOM_SHARE * designs)
-    edits = designs - len(found) - draws - chain_designs(designs)
-    wanted = ["random"] * draws + ["edit"] * edits
-    for place, kind in enumerate(wanted):
+    for place in rng.permutation(len(scans)):
+        if _count(found, "scan") < most:
+            found.setdefault(scans[int(place)].id, scans[int(place)])
+    leading = named("near", LEADING, parent=DEFAULT_DESIGN.id)
+    if NEAR_SHARE * designs >= 1.0:
+        found.setdefault(leading.id, leading)
+    _fill(found, "near", round(NEAR_SHARE * designs), lambda n: _near(modules, rng, n))
+    _fill(found, "random", round(RANDOM_SHARE * designs), lambda _: _random(modules, rng))
+    edits = designs - chain_designs(designs) - len(found) + _count(found, "edit")
+    _fill(found, "edit", edits, lambda n: _far(modules, rng, n))
+    every = list(found.values())
+    return [every[int(place)] for place in rng.permutation(len(every))]
+
+
+def accepted(sources: Sources) -> PlannedDesign:
+    """A search's champion."""
+    return named("accepted", sources, parent=DEFAULT_DESIGN.id)
+
+
+def _fill(
+    found: dict[str, PlannedDesign], kind: str, wanted: int, draw: Callable[[int], PlannedDesign]
+) -> None:
+    """Draw new designs of a kind until there are as many as wanted, or no more are found."""
+    for number in range(_count(found, kind), wanted):
         for _ in range(TRIES):
-            one = _random(modules, rng) if kind == "random" else _far(modules, rng, place)
+            one = draw(number)
             if one.id not in found and one.id != DEFAULT_DESIGN.id:
                 found[one.id] = one
                 break
-    order = rng.permutation(len(found))
-    every = list(found.values())
-    return [every[int(place)] for place in order]
+
+
+def _count(found: Mapping[str, PlannedDesign], kind: str) -> int:
+    return sum(one.kind == kind for one in found.values())
 
 
 def chain_designs(designs: int) -> int:
@@ -94,10 +138,16 @@ def _scans(modules: Sequence[str], rng: np.random.Generator) -> Iterator[Planned
             yield named("scan", {module: source}, parent=DEFAULT_DESIGN.id, steps=1)
 
 
-def _far(modules: Sequence[str], rng: np.random.Generator, place: int) -> PlannedDesign:
-    steps = DISTANCES[place % len(DISTANCES)]
+def _far(modules: Sequence[str], rng: np.random.Generator, number: int) -> PlannedDesign:
+    steps = DISTANCES[number % len(DISTANCES)]
     sources = edited({}, modules, rng, steps=steps)
     return named("edit", sources, parent=DEFAULT_DESIGN.id, steps=steps)
+
+
+def _near(modules: Sequence[str], rng: np.random.Generator, number: int) -> PlannedDesign:
+    steps = NEAR_DISTANCES[number % len(NEAR_DISTANCES)]
+    sources = edited(LEADING, modules, rng, steps=steps)
+    return named("near", sources, parent=named("near", LEADING).id, steps=steps)
 
 
 def _random(modules: Sequence[str], rng: np.random.Generator) -> PlannedDesign:

@@ -1,13 +1,16 @@
 """A bank of designs: hundreds of them trained at the search's rung, many also longer, shorter and again.
 
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/design_bank.py --out FILE.jsonl
-        [--resume FILE.jsonl] [--seconds 540] [--designs 640] [--preset quick] [--workers 16]
+        [--resume FILE.jsonl] [--accepted champions.jsonl] [--seconds 540] [--designs 640]
+        [--preset quick] [--workers 16]
     python benchmarks/design_bank.py --pack FILE.jsonl
 
-Designs are edits of the default at distance 1 to 6, random ones, and chains of accepted edits. All
-are trained with seed 0, single edits also at the last rung with seeds 2 and 4; every third in all
-ways: with seed 1, at the last rung, and for a third of the work with seed 3, so that no two
-readings of a design share a seed. Each is scored and held against the default of the same seed on
+Designs are edits of the default at distance 1 to 6, edits of the combination that most searches end
+at, random ones, champions of searches, and chains of accepted edits. All are trained with seed 0,
+single edits also at the last rung with seeds 2 and 4; a third of all designs in every way: with
+seed 1, at the last rung twice, and for a third of the work with seed 3, so that no two readings of
+a design share a seed. That third is in turn two single edits, the best so far, and one in no order.
+Each is scored and held against the default of the same seed on
 the same orders. One line a training is written when it is done; `--resume` goes on with what a file
 lacks and copies the rest to `--out`. `--pack` makes the package's own bank of such a file, and its
 page in docs/results.
@@ -19,8 +22,9 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import TextIO
 
@@ -34,8 +38,15 @@ from se_rl.scoring.score import ScoreRule, Scores
 from se_rl_benchmarks.bank_figures import bank_figures
 from se_rl_benchmarks.bank_lines import INCOMPARABLE, bank_score, line_text, read_lines, write_lines
 from se_rl_benchmarks.bank_page import write_page
-from se_rl_benchmarks.bank_plan import DEFAULT_DESIGN, Chains, chain_designs, planned
+from se_rl_benchmarks.bank_plan import (
+    DEFAULT_DESIGN,
+    Chains,
+    accepted,
+    chain_designs,
+    planned,
+)
 from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
+from se_rl_benchmarks.search_results import champions_of
 
 CHAINS = 16
 """Chains of accepted edits side by side."""
@@ -63,14 +74,23 @@ class Bank:
     """What is trained and what is still to do; `file` gets a line for each training."""
 
     def __init__(
-        self, workshop: Workshop, lines: Sequence[BankLine], file: TextIO, *, designs: int
+        self,
+        workshop: Workshop,
+        lines: Sequence[BankLine],
+        file: TextIO,
+        *,
+        designs: int,
+        champions: Iterable[PlannedDesign] = (),
     ) -> None:
         config = workshop.config
         self.work = config.work
         self.rule = ScoreRule.of(config)
         self.cells = workshop.cells
         self.steps = chain_designs(designs)
-        self.planned = planned(config.modules, designs, seed=0)
+        known = {line.design.id: line.design for line in lines}
+        for one in champions:
+            known.setdefault(one.id, one)
+        self.planned = planned(config.modules, designs, seed=0, known=known.values())
         self.chains = Chains(config.modules, CHAINS, known=[one.id for one in self.planned])
         self.designs = {DEFAULT_DESIGN.id: DEFAULT_DESIGN}
         self.done: dict[tuple[str, int], BankLine] = {}
@@ -101,10 +121,26 @@ class Bank:
             if step is not None:
                 chained.append(step)
                 yield from self._missing(step, SEARCH)
-        every = sorted([*self.planned, *chained], key=lambda design: design.id)  # in no order
-        for design in every[::EVERY]:
-            for way in OTHERS:
+        every = [*self.planned, *chained]
+        for design in self._chosen(every, -(-len(every) // EVERY)):
+            for way in (*OTHERS, LAST_AGAIN):
                 yield from self._missing(design, way)
+
+    def _chosen(self, every: Sequence[PlannedDesign], count: int) -> list[PlannedDesign]:
+        """So many, in turn: two single edits, the best search training, and one in no order."""
+        rest = sorted((one for one in every if one.kind != "scan"), key=lambda one: one.id)
+        single = [one.id for one in every if one.kind == "scan"]
+        best = [one.id for one in sorted(rest, key=self._gain, reverse=True)]
+        chosen: dict[str, None] = {}
+        for place, one in enumerate(rest):
+            turn = (*single[2 * place : 2 * place + 2], best[place], one.id)
+            chosen |= dict.fromkeys(turn)
+        return [self.designs[name] for name in chosen][:count]
+
+    def _gain(self, design: PlannedDesign) -> float:
+        """What a design gained in its search training; nothing is behind all."""
+        line = self.done.get((design.id, SEARCH.seed))
+        return line.score.gain if line and line.score else -inf
 
     def keep(self, outcome: Outcome) -> None:
         """Write a line, as soon as the default of the same seed is there to be held against."""
@@ -170,11 +206,19 @@ def earlier(options: argparse.Namespace, head: BankHead) -> list[BankLine]:
     return lines
 
 
+def searched_champions(place: Path | None, data: str) -> list[PlannedDesign]:
+    """What searches on this set ended at, by a file of theirs."""
+    if place is None:
+        return []
+    return [accepted(one.sources) for one in champions_of(place) if one.found_on == data]
+
+
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("out/bank.jsonl"))
     parser.add_argument("--resume", type=Path, help="a bank to go on with")
+    parser.add_argument("--accepted", type=Path, help="champions of searches to train, too")
     parser.add_argument("--pack", type=Path, help="make the package's bank of this file, no more")
     parser.add_argument("--seconds", type=float, default=540.0, help="stop after so many, in all")
     parser.add_argument("--designs", type=int, default=640)
@@ -201,7 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write_lines(options.out, head, lines)
     workshop = Workshop(config)
     with options.out.open("a") as file:
-        bank = Bank(workshop, lines, file, designs=options.designs)
+        champions = searched_champions(options.accepted, config.data)
+        bank = Bank(workshop, lines, file, designs=options.designs, champions=champions)
         left = until - time.monotonic()
         run_jobs(workshop, bank.jobs(), bank.keep, seconds=left, workers=options.workers)
         print(told(bank))

@@ -12,7 +12,16 @@ import pytest
 
 from se_rl.modules.design_bank.seed_luck import USUAL, seed_luck
 from se_rl.modules.design_bank.storage import read_bank
-from se_rl_benchmarks.bank_figures import FOLDS, edit_gains, folds, held_out, ranked
+from se_rl_benchmarks.bank_figures import (
+    FOLDS,
+    GROUPS,
+    KNOWN_BEFORE,
+    edit_gains,
+    folds,
+    group_figures,
+    held_out,
+    ranked,
+)
 from se_rl_benchmarks.bank_lines import write_lines
 from se_rl_benchmarks.design_bank import pack
 
@@ -60,8 +69,20 @@ def test_chains_are_left_out_as_a_whole() -> None:
 def test_held_out_designs_are_ranked_by_what_is_known_of_others() -> None:
     found = held_out(BANK, EQUAL)
     for one in found.values():
-        assert one.ranks.n == pytest.approx(len(BANK.designs) - 1, abs=1)
-        assert one.ranks.over_all > 0.5 and one.error > 0.0
+        ranks = one.ranks()
+        assert ranks.n == pytest.approx(len(BANK.designs) - 1, abs=1)
+        assert ranks.over_all > 0.5 and one.error > 0.0
+        parts = [one.ranks(kinds).n for kinds in GROUPS.values()]
+        assert sum(parts) == ranks.n and min(parts) > 0
+    # a design's own shorter trainings tell more than its neighbours
+    assert found[KNOWN_BEFORE].error < 0.5 * found["last rung"].error
+
+
+def test_groups_have_their_own_luck() -> None:
+    found = group_figures(BANK, EQUAL, held_out(BANK, EQUAL))
+    assert sum(one.luck.pairs for one in found.values()) <= len(BANK.designs)
+    for one in found.values():
+        assert one.seed_sd > 0.0 and one.held_out.keys() == held_out(BANK, EQUAL).keys()
 
 
 def test_ranks_of_the_better_half() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,13 +15,31 @@ import pytest
 
 from se_rl.modules.derivation import derivation
 from se_rl.modules.design_bank.readings import BankLine
+from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import SINGLE, preset
 from se_rl.scoring.score import ScoreRule
 from se_rl_benchmarks import design_bank
 from se_rl_benchmarks.bank_lines import bank_score, line_text, read_lines, write_lines
-from se_rl_benchmarks.bank_plan import DEFAULT_DESIGN, Chains, named, planned
-from se_rl_benchmarks.design_bank import LAST, LAST_AGAIN, OTHERS, SEARCH, Bank, head_of
+from se_rl_benchmarks.bank_plan import (
+    DEFAULT_DESIGN,
+    LEADING,
+    Chains,
+    accepted,
+    chain_designs,
+    named,
+    planned,
+)
+from se_rl_benchmarks.design_bank import (
+    LAST,
+    LAST_AGAIN,
+    OTHERS,
+    SEARCH,
+    Bank,
+    head_of,
+    searched_champions,
+)
 from se_rl_benchmarks.many_trainings import Job, Outcome, run_jobs
+from se_rl_benchmarks.search_results import Champion
 
 CONFIG = preset("tiny")
 DESIGNS = 20
@@ -69,12 +88,35 @@ def filled(lines: list[BankLine], most: int | None = None) -> tuple[Bank, list[J
 def test_designs_are_new_and_of_the_grammar() -> None:
     made = planned(SINGLE, 60, seed=0)
     assert len({one.id for one in made} | {DEFAULT_DESIGN.id}) == len(made) + 1
-    assert {one.kind for one in made} == {"scan", "edit", "random"}
+    assert {one.kind for one in made} == {"scan", "edit", "near", "random"}
     assert {one.steps for one in made if one.kind == "edit"} == {2, 3, 4, 5, 6}
+    assert {one.steps for one in made if one.kind == "near"} == {0, 1, 2, 3}
+    leading = next(one for one in made if one.kind == "near" and one.steps == 0)
+    assert leading.sources == LEADING
     for one in made:
         for module, source in one.sources.items():
             assert derivation(source, module) is not None
     assert [one.id for one in planned(SINGLE, 60, seed=0)] == [one.id for one in made]
+
+
+def test_known_designs_stay_and_what_is_missing_is_drawn() -> None:
+    champion = accepted({"network": KINDS["network"].random_source(np.random.default_rng(5))})
+    known = [*planned(SINGLE, 60, seed=1)[:40], champion, DEFAULT_DESIGN]
+    made = planned(SINGLE, 60, seed=0, known=known)
+    assert {one.id for one in known} - {one.id for one in made} == {DEFAULT_DESIGN.id}
+    assert len(made) == len({one.id for one in made}) == 60 - chain_designs(60)
+
+
+def test_champions_of_the_same_set_are_trained(tmp_path: Path) -> None:
+    place = tmp_path / "champions.jsonl"
+    with place.open("w") as file:
+        for data, sources in (("nasdaq100", LEADING), ("other", {})):
+            file.write(json.dumps(asdict(Champion(data, "tiny", "full", 0, "", sources))) + "\n")
+    (one,) = searched_champions(place, "nasdaq100")
+    assert (one.kind, one.sources) == ("accepted", LEADING)
+    bank = Bank(WORKSHOP, [], io.StringIO(), designs=DESIGNS, champions=[one])
+    assert one.id in {job.design for job in bank.jobs() if job.seed == SEARCH.seed}
+    assert searched_champions(None, "nasdaq100") == []
 
 
 def test_chains_go_on_from_their_best() -> None:
@@ -124,11 +166,16 @@ def test_all_are_trained_once_and_a_third_in_every_way() -> None:
     second, short = again[OTHERS[0].seed], again[OTHERS[2].seed]
     assert second == short and len(second) == 1 + -(-DESIGNS // 3)
     assert again[LAST.seed] == second | single
-    assert again[LAST_AGAIN.seed] == {DEFAULT_DESIGN.id} | single
+    assert len(second & single) == 4  # of seven: two, the best, one, and so on
+    rest = [line for line in bank.done.values() if line.seed == SEARCH.seed]
+    rest = [one for one in rest if one.design.kind not in ("default", "scan")]
+    best = max(rest, key=lambda line: line.score.gain if line.score else -1.0)
+    assert best.design.id in second
+    assert again[LAST_AGAIN.seed] == again[LAST.seed]
     last = next(job for job in jobs if job.seed == LAST.seed)
     assert (last.rung, last.work) == (2, CONFIG.rungs.last.work)
     assert len(written.splitlines()) == len(jobs) == len(bank.done)
-    assert sum(line.design.kind == "chain" for line in bank.done.values()) >= 6
+    assert sum(line.design.kind == "chain" for line in bank.done.values()) >= 2
 
 
 def test_a_bank_goes_on_where_it_was_cut(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from se_rl.modules.edits import EditLanguage, single_edits
 from se_rl.modules.kinds import KINDS
 
 EQUAL = {"static": 0.5, "dynamic": 0.5}
-BANK = tiny_bank()
+BANK = tiny_bank(100)
 SURROGATE = Surrogate(Examples.of(BANK), BANK.default.words)
 
 

@@ -53,8 +53,8 @@ class BankScore:
 class PlannedDesign:
     """A design to train: its modules that are not the default's, and where it comes from.
 
-    `kind` is default, scan, edit, random or chain; `steps` is how many changes were made of its
-    parent. A chain is named by the design that it began with.
+    `kind` is default, scan, edit, near, random, accepted or chain; `steps` is how many changes were
+    made of its parent. A chain is named by the design that it began with.
     """
 
     id: str

@@ -2,7 +2,8 @@
 
 The gain over the default is a sum over words, plus what choices do together, plus what it costs to
 go far from the default, plus what a design has of its own, which its trainings alone tell; the
-default itself gains exactly nothing. The levels of a ladder (a third
+default itself gains exactly nothing. A training adds its luck, and designs that are alike share much
+of a seed's: a few seeds tell less of a family than its many readings seem to. The levels of a ladder (a third
 of the work, the search's, three times as much) share most of it. History and simulated markets are
 learned side by side, each in units of its own spread, and large losses are squashed: what matters
 is which designs are good, not how bad bad ones are.
@@ -32,7 +33,8 @@ PARTS = ("history", "simulated")
 class Strengths:
     """How much of the spread each part of the surrogate may explain, and how far levels agree.
 
-    `own` is what a design has that its words do not tell, `luck` that of one training.
+    `own` is what a design has that its words do not tell, `luck` that of one training, `family` the
+    luck of a seed that designs share which are alike.
     """
 
     words: float = 0.1
@@ -42,6 +44,7 @@ class Strengths:
     own: float = 0.2
     agreement: float = 0.95
     luck: float = 0.1
+    family: float = 0.3
 
 
 STRENGTHS = Strengths()
@@ -129,9 +132,18 @@ class Surrogate:
         same_seed = examples.seed[:, None] == examples.seed[None]
         # the luck of each training, and that of the default's which it is held against
         luck = strengths.luck * (np.eye(len(same_seed)) + same_seed)
+        luck += strengths.family * same_seed * self._together(self._rows)
         covariance = self._covariance(self._rows, self._level) + luck
         self._inverse = np.linalg.inv(covariance)
-        self._dual = self._inverse @ squashed(examples.gains / self._spread)  # [reading, part]
+        self._heights = squashed(examples.gains / self._spread)  # [reading, part]
+        self._dual = self._inverse @ self._heights
+
+    @property
+    def evidence(self) -> float:
+        """The logarithm of how likely all readings are together, but for a constant."""
+        parts = self._heights.shape[1]
+        volume = float(np.linalg.slogdet(self._inverse).logabsdet)
+        return 0.5 * (parts * volume - float(np.sum(self._heights * self._dual)))
 
     def predict(self, designs: Sequence[Words], *, level: int = LAST) -> Prediction:
         """Designs, given by their words, at one level."""
@@ -163,15 +175,22 @@ class Surrogate:
         own, theirs = np.square(rows).sum(1), self._squares
         product = rows @ self._rows.T
         known = self.strengths
-        apart = own[:, None] + theirs[None] - 2.0 * product
-        near = _near(apart, known.reach)
-        # a difference to the default, so that the default itself has none
-        joint = near - _near(own, known.reach)[:, None] - _near(theirs, known.reach)[None] + 1.0
         far = np.sqrt(own)[:, None] * np.sqrt(theirs)[None]
-        total = known.words * product + known.together * joint + known.distance * far
-        total += known.own * ((apart < 0.5) & (own > 0.5)[:, None])  # the very same design
+        total = known.words * product + known.distance * far
+        total += known.together * self._together(rows)
+        same = own[:, None] + theirs[None] - 2.0 * product < 0.5
+        total += known.own * (same & (own > 0.5)[:, None])  # the very same design
         agree = np.where(level[:, None] == self._level[None], 1.0, known.agreement)
         return total * agree
+
+    def _together(self, rows: Array) -> Array:
+        """How alike designs and those that were learned from are, [design, reading].
+
+        A difference to the default, so that the default itself has none.
+        """
+        own, theirs, reach = np.square(rows).sum(1), self._squares, self.strengths.reach
+        near = _near(own[:, None] + theirs[None] - 2.0 * rows @ self._rows.T, reach)
+        return near - _near(own, reach)[:, None] - _near(theirs, reach)[None] + 1.0
 
     def _own_variance(self, rows: Array) -> Array:
         own = np.square(rows).sum(1)
