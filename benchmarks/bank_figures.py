@@ -33,11 +33,12 @@ from se_rl.modules.kinds import KINDS
 
 Array = npt.NDArray[np.float64]
 FOLDS = 10
+TWICE_LAST = "two seeds, last rung"
 LONG_CHANGE = 160
 """Letters from which on an edit is told by its new text alone."""
 PAIRS = {
     "two seeds, search training": (FIRST, AGAIN),
-    "two seeds, last rung": (LONG, LONG_AGAIN),
+    TWICE_LAST: (LONG, LONG_AGAIN),
     "search training and last rung": (FIRST, LONG),
     "a third of the work and search training": (BRIEF, FIRST),
     "a third of the work and last rung": (BRIEF, LONG),
@@ -81,10 +82,14 @@ class EditGain:
 
 @dataclass(frozen=True)
 class GroupFigures:
-    """Designs of some kinds alone: their luck, and ranks among themselves."""
+    """Designs of some kinds alone: their luck, and ranks among themselves.
+
+    `last_by_seed` are mean gains at the last rung with either seed, of designs that have both.
+    """
 
     luck: SeedLuck
     seed_sd: float
+    last_by_seed: tuple[float, float]
     agreement: Mapping[str, RankCorrelation]
     held_out: Mapping[str, RankCorrelation]
 
@@ -223,9 +228,12 @@ def group_figures(
     for name, kinds in GROUPS.items():
         designs = [one for one in bank.designs if one.design.kind in kinds]
         luck = seed_luck(designs)
+        twice = [(a.gain, b.gain) for a, b in both(designs, LONG, LONG_AGAIN)]
+        first, second = np.mean(twice, axis=0).tolist() if twice else (np.nan, np.nan)
         found[name] = GroupFigures(
             luck,
             luck.of_score(weights),
+            (first, second),
             {pair: agreement_of(designs, *seeds) for pair, seeds in PAIRS.items()},
             {what: one.ranks(kinds) for what, one in predicted.items()},
         )

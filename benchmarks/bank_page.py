@@ -12,6 +12,7 @@ from se_rl.modules.design_bank.surrogate import STRENGTHS
 from se_rl.records.files import to_json
 from se_rl_benchmarks.bank_figures import (
     FOLDS,
+    TWICE_LAST,
     BankFigures,
     EditGain,
     GroupFigures,
@@ -40,16 +41,17 @@ all; the better half is that of the second reading.
 GROUPS = """## By where designs lie
 
 Half the batch, one layer and wider actions together, which most searches end at, train with far
-more luck than the default does: there one training tells little. Half of the designs that were
-trained again were chosen because their first training was good, which takes from what pairs of
-readings have in common; `luck` is in bps, correlations are over all of the group.
+more luck than the default does, and designs that are alike share much of a seed's luck: there one
+seed tells little, however many designs it trained. Half of the designs that were trained again were
+chosen because their first training was good, which takes from what pairs of readings have in
+common. Gains and luck are in bps; ranks are correlated over all of the group.
 """
 SURROGATE = """## The surrogate on designs that it has not seen
 
 A Gaussian process over choices ({strengths}), fitted on the other {rest} of {folds} folds; a chain of
-edits is left out as a whole. Its strengths were chosen on a smaller bank, before two fifths of these
-trainings were made; strengths chosen anew on half of the folds did no better on the other half.
-Predicted and measured gains differ by {errors}, the luck of the one training included.
+edits is left out as a whole. Its strengths are those under which all readings are most likely
+(`bank_strengths.py`): a handful of numbers, chosen with no fold left out. Predicted and measured
+gains differ by {errors}, the luck of the one training included.
 """
 EDITS = """## Single edits after a last-rung training
 
@@ -135,15 +137,22 @@ def _correlations(what: str, found: Mapping[str, RankCorrelation]) -> str:
 def _groups(groups: Mapping[str, GroupFigures]) -> str:
     """A row for each figure, a column for each group."""
     head = ["figure"]
-    luck = ["luck of one training"]
     rows: dict[str, list[str]] = {}
+
+    def add(what: str, *cells: str) -> None:
+        rows.setdefault(what, [what]).extend(cells)
+
     for name, one in groups.items():
         head += [name, "designs"]
-        luck += [number(one.seed_sd), f"{one.luck.pairs} pairs"]
-        ranks = {**one.agreement, **{f"predicted: {k}": v for k, v in one.held_out.items()}}
-        for what, found in ranks.items():
-            rows.setdefault(what, [what]).extend((number(found.over_all), str(found.n)))
-    return table(tuple(head), [tuple(row) for row in (luck, *rows.values())]) + "\n"
+        add("luck of one training", number(one.seed_sd), f"{one.luck.pairs} pairs")
+        twice = str(one.agreement[TWICE_LAST].n)
+        add("mean gain at the last rung, one seed", signed(one.last_by_seed[0]), twice)
+        add("the same designs, the other seed", signed(one.last_by_seed[1]), twice)
+        for what, found in one.agreement.items():
+            add(what, number(found.over_all), str(found.n))
+        for what, found in one.held_out.items():
+            add(f"predicted: {what}", number(found.over_all), str(found.n))
+    return table(head, rows.values()) + "\n"
 
 
 def _edits(edits: Sequence[EditGain]) -> str:

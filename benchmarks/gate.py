@@ -5,8 +5,9 @@
 
 The searches go through the ladder's own code. Nothing is trained: a planted training pool draws the
 scores that trainings would have brought. Orders share most of their noise, all designs bet on the
-market's days, training seeds add their luck, and how a design stands after a short training says
-something, not all, of how it stands in the end (figures: `World`; screens and races train alike).
+market's days, training seeds add their luck, to some designs much of it, and how a design stands
+after a short training says something, not all, of how it stands in the end (figures: `World`;
+screens and races train alike).
 What the ladder expects of designs beforehand is drawn, too, and tells nothing: a bank that misleads.
 In the null case no design is better than the default in the end, though some learn faster; in the
 second every eighth gains half a basis point and no other anything; in the third truths are drawn
@@ -49,7 +50,8 @@ class World:
     Noise of orders, most of it shared by all designs, so large that a design's score over the
     default has an error of .08 at the search rung and .06 at the last (the bank: .08 and .05); the
     whole gain has a bet on the market's day in it, of which designs share nine tenths. Training
-    seeds differ by `seed_sd` (.05 to .08), truths by `effect_sd`. `fidelity` is the correlation of a
+    seeds differ by `seed_sd` (the bank: .05 for edits of the default), those of every `restless`-th
+    design by `restless_sd` (.24 near what searches end at); truths by `effect_sd`. `fidelity` is the correlation of a
     design's true gain after a third of the last rung's budget with that after all of it, and
     `foresight_sd` how far a bank's expectations reach that have nothing to do with the truth.
     """
@@ -60,6 +62,8 @@ class World:
     bet_sd: float = 5.0
     own_bet_sd: float = 0.5
     seed_sd: float = 0.1
+    restless_sd: float = 0.3
+    restless: int = 4
     effect_sd: float = 0.3
     fidelity: float = 0.72
     foresight_sd: float = 0.15
@@ -116,7 +120,7 @@ class PlantedTrainingPool:
         The first two rungs see the same days.
         """
         block = max(block, 1)
-        luck = self.world.seed_sd * float(self._noise("luck", name, rung, seed, size=1)[0])
+        luck = self._spread(name) * float(self._noise("luck", name, rung, seed, size=1)[0])
         level = self.effects[name][rung] + luck
         day = np.repeat(
             np.arange(self.world.days[block], dtype=np.float64), self.world.orders_per_day
@@ -141,6 +145,11 @@ class PlantedTrainingPool:
     def foresight(self, name: str, rung: Rung) -> float:
         """What a bank expects that knows nothing."""
         return self.world.foresight_sd * float(self._noise("bank", name, rung.index, size=1)[0])
+
+    def _spread(self, name: str) -> float:
+        """What a design's training seeds differ by; which ones are restless, its name tells."""
+        is_restless = int(name, 16) % self.world.restless == 0
+        return self.world.restless_sd if is_restless else self.world.seed_sd
 
     def _orders(self, name: str, block: int, world: str, size: int) -> Array:
         shared = self.world.shared_sd * self._noise(world, block, size=size)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from se_rl.modules.design_bank.seed_luck import USUAL, seed_luck
-from se_rl.modules.design_bank.storage import read_bank
+from se_rl.modules.design_bank.seed_luck import LONG, LONG_AGAIN, USUAL, seed_luck
+from se_rl.modules.design_bank.storage import DesignBank, read_bank
+from se_rl.modules.design_bank.surrogate import STRENGTHS, Strengths
+from se_rl_benchmarks import bank_strengths
 from se_rl_benchmarks.bank_figures import (
     FOLDS,
     GROUPS,
@@ -79,10 +82,27 @@ def test_held_out_designs_are_ranked_by_what_is_known_of_others() -> None:
 
 
 def test_groups_have_their_own_luck() -> None:
-    found = group_figures(BANK, EQUAL, held_out(BANK, EQUAL))
-    assert sum(one.luck.pairs for one in found.values()) <= len(BANK.designs)
+    lines = []
+    for line in BANK.lines:
+        if line.seed == LONG:  # the last rung once more, half a basis point better
+            score = line.score and replace(line.score, gain=line.score.gain + 0.5)
+            lines.append(replace(line, seed=LONG_AGAIN, score=score))
+    bank = DesignBank(BANK.head, (*BANK.lines, *lines))
+    found = group_figures(bank, EQUAL, held_out(bank, EQUAL))
     for one in found.values():
-        assert one.seed_sd > 0.0 and one.held_out.keys() == held_out(BANK, EQUAL).keys()
+        first, second = one.last_by_seed
+        assert second - first == pytest.approx(0.5)
+        assert one.held_out.keys() == {"search training", "last rung", KNOWN_BEFORE}
+
+
+def test_strengths_are_climbed_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    raw = tmp_path / "raw.jsonl"
+    write_lines(raw, tiny_bank.HEAD, tiny_bank.tiny_lines(12))
+    assert bank_strengths.main([str(raw), "--seconds", "0.5", "--workers", "1"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["after"] > told["before"]
+    chosen = Strengths(**told["strengths"])
+    assert chosen != STRENGTHS and 0.0 < chosen.agreement <= 1.0 and chosen.family > 0.0
 
 
 def test_ranks_of_the_better_half() -> None:

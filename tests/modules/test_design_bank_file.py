@@ -9,12 +9,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import spearmanr
+from scipy.stats import multivariate_normal, spearmanr
 from tiny_bank import HEAD, MODULES, tiny_bank, tiny_lines, worth
 
 from se_rl.modules.design_bank.readings import BankScore
 from se_rl.modules.design_bank.storage import DesignBank, read_bank, write_bank
-from se_rl.modules.design_bank.surrogate import LAST, SEARCH, SHORT, Examples, Surrogate, level_of
+from se_rl.modules.design_bank.surrogate import (
+    LAST,
+    SEARCH,
+    SHORT,
+    STRENGTHS,
+    Examples,
+    Surrogate,
+    level_of,
+    spread_of,
+    squashed,
+)
 from se_rl.modules.design_bank.words import design_words, module_words
 from se_rl.modules.design_bank.written import written_edits
 from se_rl.modules.edits import EditLanguage, single_edits
@@ -91,6 +101,30 @@ def test_designs_that_it_has_not_seen_are_ranked() -> None:
     assert spearmanr(found.score(EQUAL), true).statistic > 0.6
     # the further from what it knows, the less certain
     assert (found.se(EQUAL) > 0.0).all()
+
+
+def test_evidence_is_that_of_normal_readings() -> None:
+    examples = Examples.of(tiny_bank(6))
+    heights = squashed(examples.gains / spread_of(examples.gains))
+    found = []
+    for luck in (0.1, 0.4):
+        surrogate = Surrogate(examples, BANK.default.words, replace(STRENGTHS, luck=luck))
+        covariance = np.linalg.inv(surrogate._inverse)
+        density = multivariate_normal(np.zeros(len(heights)), covariance)
+        found.append((surrogate.evidence, float(density.logpdf(heights.T).sum())))
+    (first, true), (second, other) = found
+    assert second - first == pytest.approx(other - true)
+
+
+def test_a_seed_that_alike_designs_share_tells_less_of_them() -> None:
+    examples = Examples.of(BANK)
+    once = examples.some(examples.seed == 0)
+    words = [one.words for one in BANK.designs[1:]]
+    errors = []
+    for family in (0.0, 1.0):
+        strengths = replace(STRENGTHS, family=family)
+        errors.append(Surrogate(once, BANK.default.words, strengths).predict(words).se(EQUAL))
+    assert np.median(errors[1] / errors[0]) > 1.02  # errors grow with the mean, too
 
 
 def test_words_that_nobody_banked_are_ignored() -> None:
