@@ -148,7 +148,7 @@ class PlantedTrainingPool:
 
     def _spread(self, name: str) -> float:
         """What a design's training seeds differ by; which ones are restless, its name tells."""
-        is_restless = int(name, 16) % self.world.restless == 0
+        is_restless = int(key_of("restless", name), 16) % self.world.restless == 0
         return self.world.restless_sd if is_restless else self.world.seed_sd
 
     def _orders(self, name: str, block: int, world: str, size: int) -> Array:
