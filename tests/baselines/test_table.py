@@ -38,6 +38,18 @@ def run_on(dataset: DataSet, config: BaselinesConfig) -> dict:
         return run_baselines(config)
 
 
+def test_symbols_and_days_are_those_that_were_executed() -> None:
+    """Also where there are more days before than features look back to."""
+    dataset = DataSet(
+        synthetic_market(SyntheticConfig(exchange="XSHG", symbols=6, sessions=80, seed=2))
+    )
+    found = run_on(dataset, BaselinesConfig(horizon="session", split="test"))
+    days = dataset.dates("test").tolist()
+    assert found["symbols"] == 6 and found["days"] == len(days)
+    assert found["by_day"]["dates"] == days
+    assert (found["data"]["first_date"], found["data"]["last_date"]) == (days[0], days[-1])
+
+
 def test_shape_of_the_results(results: dict) -> None:
     assert list(results["methods"]) == [
         "TWAP",

@@ -46,7 +46,7 @@ def results_table(
         notes.append(IN_SAMPLE)
     return {
         "orders": len(panel.orders),
-        "symbols": len(np.unique(panel.orders.row // len(data.dates))),
+        "symbols": len(np.unique(panel.orders.row // len(panel.data.dates))),
         "days": len(days),
         "horizon": panel.orders.horizon,
         "data": _data_facts(config, dataset, panel),
@@ -67,7 +67,7 @@ def results_table(
         "checks": [{"name": c.name, "ok": c.ok, "detail": c.detail} for c in checks],
         "notes": notes,
         "config": to_dict(config),
-        "by_day": {"dates": data.dates[days].tolist()}
+        "by_day": {"dates": panel.data.dates[days].tolist()}
         | {name: values.tolist() for name, values in by_day.items()},
         "paths": {score.name: _mean_path(score) for score in scores},
     }
@@ -82,8 +82,8 @@ def _data_facts(config: BaselinesConfig, dataset: DataSet, panel: Panel) -> dict
         "synthetic": data.provenance.synthetic,
         "sha256": data.provenance.sha256,
         "split": config.split,
-        "first_date": int(data.dates[days[0]]),
-        "last_date": int(data.dates[days[-1]]),
+        "first_date": int(panel.data.dates[days[0]]),
+        "last_date": int(panel.data.dates[days[-1]]),
         "bars_missing": float(1.0 - data.traded[data.has_session].mean()),
     }
 
