@@ -33,7 +33,7 @@ class ModuleShop(Shop):
 
     def __init__(self, archive: Archive) -> None:
         super().__init__(archive)
-        self.world = replace(SMALL, own_sd=0.0, seed_sd=0.0, own_bet_sd=0.0)
+        self.world = replace(SMALL, own_sd=0.0, seed_sd=0.0, restless_sd=0.0, own_bet_sd=0.0)
 
     def evaluate(self, jobs: Sequence[Any]) -> Iterator[tuple[Any, Any, bool]]:
         for job, evaluation, stored in super().evaluate(jobs):

@@ -42,11 +42,15 @@ def swap(plan: Plan, donors: Sequence[tuple[Candidate, Mapping[str, str]]]) -> l
 def draw_edits(
     plan: Plan, n: int, *, rng: np.random.Generator, avoid: Collection[str] = ()
 ) -> list[Proposed]:
-    """n edits of the parent's module drawn without a model; fewer where no more are new."""
+    """n edits of the parent's module drawn without a model; fewer where no more are new.
+
+    Where those near the parent are used up, one more choice is made anew.
+    """
     known = {plan.shown, *avoid}
     made: list[Proposed] = []
-    for _ in range(EDIT_TRIES * n):
-        source = drawn_edit(plan.shown, plan.module, rng, changes=plan.changes)
+    for tries in range(2 * EDIT_TRIES * n):
+        changes = plan.changes + tries // (EDIT_TRIES * n)
+        source = drawn_edit(plan.shown, plan.module, rng, changes=changes)
         if source is not None and source not in known:
             known.add(source)
             made.append(_with_module(plan, source, place=len(made), operator="edit"))
