@@ -43,8 +43,7 @@ CANNOT = {
     LARGE_TICK: "The bands of spread and depth are those of small-tick names: a spread of one tick is a"
     " larger share of the day's volatility, and a queue holds many trades.",
     STRESSED: "Wide, volatile and thin; no fact is out of its reach by construction. The crossover lies"
-    " a little beyond its band, as in the default profile: since quotes follow displayed pressure,"
-    " impact stays linear up to somewhat larger orders.",
+    " a little beyond its band, as in the default profile.",
 }
 """What the other profiles of the family cannot have, and why."""
 
