@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any
 
 from se_rl.config import to_dict
@@ -145,7 +144,6 @@ def _preset_of(config: Mapping[str, Any]) -> str:
     return NO_NAME
 
 
-@lru_cache
 def _settings_of(name: str) -> dict[str, str]:
     known = to_dict(preset(name))
     return {setting: _text(known[setting]) for setting in _preset_settings()}
