@@ -58,15 +58,20 @@ def make_actor(payload: Message) -> Actor:
     """The design's policy with its trained weights as a function of observations."""
     torch.set_num_threads(1)
     policy = Policy(load_design(payload["sources"]), **payload["shape"])
-    state = {}
-    for name, value in payload.items():
-        if name.startswith(WEIGHT):
-            state[name.removeprefix(WEIGHT)] = torch.from_numpy(value)
-    policy.load_state_dict(state)
+    set_weights(policy, payload)
     action_map = ActionMap(**payload["action_map"])
     neutral = Neutral(**payload["neutral"])
     runner = PolicyRunner(policy, action_map, neutral=neutral, world=payload["world"])
     return _ServedPolicy(runner, int(payload["horizon"]))
+
+
+def set_weights(policy: Policy, message: Message) -> None:
+    """Give a policy the weights of a message, all of them; RuntimeError where they do not fit."""
+    state = {}
+    for name, value in message.items():
+        if name.startswith(WEIGHT):
+            state[name.removeprefix(WEIGHT)] = torch.from_numpy(value)
+    policy.load_state_dict(state)
 
 
 def warm_up() -> None:

@@ -17,7 +17,7 @@ import torch
 from se_rl.modules.defaults import Modules
 from se_rl.modules.derivation import derivation, spell
 from se_rl.modules.loading import load_module
-from se_rl.rl.locked_training import WEIGHT
+from se_rl.rl.locked_training import set_weights
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.sandboxed_training import Actions, TrainedDesign, bounded
 from se_rl.rl.trainer import one_thread
@@ -49,13 +49,10 @@ def written_policy(trained: TrainedDesign) -> Policy | None:
         if choices is None:
             return None
         parts[KIND] = load_module(spell(choices, KIND), KIND)
-    state = {}
-    for name, value in trained.weights.items():
-        state[name.removeprefix(WEIGHT)] = torch.from_numpy(value)
     with torch.random.fork_rng(devices=[]):  # first weights are drawn, and replaced at once
         policy = Policy(Modules(**parts), **trained.shape)
     try:
-        policy.load_state_dict(state)
+        set_weights(policy, trained.weights)
     except RuntimeError as error:
         raise PolicyError(f"the weights are not the network's: {printable(error)}") from None
     return policy
