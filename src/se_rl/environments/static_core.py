@@ -278,19 +278,24 @@ def _copy_observation(  # type: ignore[no-untyped-def]
     bar,
     observation,
 ):
-    """Each order's public fields at its next bar, turned for a buyer, and what is left of it.
+    """Each order's public fields at its next bar, turned for a buyer, and what is left; and `bar`.
 
-    Writes `bar` too. Positions are arguments and not globals: a cached kernel would keep old ones.
+    Positions are arguments and not globals: a cached kernel would keep old ones.
+    Flat arrays with unsigned places, which cannot count from the end, take a quarter of the time.
     """
     time_left = (horizon - step) / horizon
+    _, bars, fields = table.shape
+    public, seen = table.reshape(-1), observation.reshape(-1)
     for i in range(row.shape[0]):
         bar[i] = start[i] + step
+        source = np.uint64((row[i] * bars + bar[i]) * fields)
+        target = np.uint64(i * observation.shape[1] + first_public)
         if side[i] > 0:
-            for k in range(table.shape[2]):
-                observation[i, first_public + k] = table[row[i], bar[i], k]
+            for k in range(fields):
+                seen[target + np.uint64(k)] = public[source + np.uint64(k)]
         else:
-            for k in range(table.shape[2]):
-                turned = turned_sign[k] * table[row[i], bar[i], turned_field[k]]
-                observation[i, first_public + k] = turned
+            for k in range(fields):
+                turned = turned_sign[k] * public[source + np.uint64(turned_field[k])]
+                seen[target + np.uint64(k)] = turned
         observation[i, time_place] = time_left
         observation[i, inventory_place] = remaining[i] / quantity[i]
