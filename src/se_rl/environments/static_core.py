@@ -1,8 +1,8 @@
 """The engine of the static world: parent orders executed on replayed history, no market impact.
 
 One step is one bar for every order: the fill model fills, `_settle` books, and the next observation
-is copied from the table of public fields. Nothing here is Python per order. `static_world.py` and
-the Gymnasium environments run on this engine and book nothing themselves.
+is copied from the table of public fields. `static_world.py` and the Gymnasium environments run on
+this engine and book nothing themselves.
 """
 
 from __future__ import annotations
@@ -78,8 +78,7 @@ class StaticCore:
         self.leftover = np.zeros(n)
         self.reward = np.zeros(n)
         self.fills = StepFills.empty(n)
-        self._gross = np.zeros(n)
-        self._paid = np.zeros(n)
+        self._gross, self._paid = np.zeros(n), np.zeros(n)
         self._no_limit = np.full(n, np.nan)
         self._bar = orders.start.copy()
         self.observation = np.zeros((n, len(OBSERVATION_FIELDS)), np.float32)
@@ -280,11 +279,11 @@ def _copy_observation(  # type: ignore[no-untyped-def]
 ):
     """Each order's public fields at its next bar, turned for a buyer, and what is left; and `bar`.
 
-    Positions are arguments and not globals: a cached kernel would keep old ones.
-    Flat arrays with unsigned places, which cannot count from the end, take a quarter of the time.
+    Positions are arguments and not globals: a cached kernel would keep old ones. Flat arrays with
+    unsigned places, which cannot count from the end, take a quarter of the time.
     """
     time_left = (horizon - step) / horizon
-    _, bars, fields = table.shape
+    bars, fields = table.shape[1:]
     public, seen = table.reshape(-1), observation.reshape(-1)
     for i in range(row.shape[0]):
         bar[i] = start[i] + step
@@ -295,7 +294,7 @@ def _copy_observation(  # type: ignore[no-untyped-def]
                 seen[target + np.uint64(k)] = public[source + np.uint64(k)]
         else:
             for k in range(fields):
-                turned = turned_sign[k] * public[source + np.uint64(turned_field[k])]
-                seen[target + np.uint64(k)] = turned
+                other = np.uint64(turned_field[k])
+                seen[target + np.uint64(k)] = turned_sign[k] * public[source + other]
         observation[i, time_place] = time_left
         observation[i, inventory_place] = remaining[i] / quantity[i]
