@@ -13,7 +13,7 @@ from se_rl.baselines.settings import BaselinesConfig, LearnedConfig
 from se_rl.baselines.simulated import dynamic_rows
 from se_rl.config import ConfigError
 from se_rl.core.evaluate import evaluate_policy
-from se_rl.core.saved_policy import policy_path
+from se_rl.core.saved_policy import SavedPolicy, policy_path
 from se_rl.data.features import FeatureScales
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.task import order_pairs
@@ -22,7 +22,7 @@ from se_rl.rl.policy_file import read_policy, read_weights, save_policy
 
 NAMES = [rival.name for rival in LEARNED]
 DATA = synthetic_market(SyntheticConfig(symbols=6, sessions=6))
-CONFIG = LearnedConfig(budget=0.05, seeds=2, fresh_orders=64, dynamic_horizon=10)
+CONFIG = LearnedConfig(budget=0.1, seeds=2, fresh_orders=64, dynamic_horizon=10)
 
 
 @pytest.fixture(scope="module")
@@ -65,12 +65,8 @@ def test_the_simulated_table_pairs_everything_with_twap() -> None:
 def test_a_saved_policy_does_the_same_again(learned, tmp_path: Path) -> None:
     save_policies(tmp_path, learned, data={"name": "synthetic"})
     names = sorted(path.name for path in tmp_path.glob("*"))
-    assert names == [
-        "ppo-naive-0.policy",
-        "ppo-naive-1.policy",
-        "ppo-strong-0.policy",
-        "ppo-strong-1.policy",
-    ]
+    stems = [name.lower().replace(" ", "-") for name in NAMES]
+    assert names == sorted(f"{stem}-{seed}.policy" for stem in stems for seed in (0, 1))
     again, facts = read_policy(tmp_path / "ppo-strong-1.policy", Modules())
     assert facts["trained_on"] == {"name": "synthetic"} and again.seed == 1
     seen = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32)
@@ -98,6 +94,24 @@ def test_evaluate_scores_a_policy_on_other_data_and_locks_up_designed_source(
     locked = evaluate_policy(designed, config)
     assert locked["policy"]["isolation"] in ("strong", "standard")
     assert locked["methods"]["PPO strong"]["PA"] == plain["methods"]["PPO strong"]["PA"]
+
+
+def test_a_stored_rival_does_the_same_again_and_a_stranger_is_refused(
+    learned, tmp_path: Path
+) -> None:
+    save_policies(tmp_path, learned[2:], data={"name": "synthetic"})
+    seen = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float32)
+    for row in learned[2:]:
+        path = tmp_path / f"{row.name.lower()}-1.policy"
+        answers = []
+        for actor in (row.trained[1].runner("static"), SavedPolicy(path).actor("static", 30, 5)):
+            actor.start(5, 30)
+            answers.append([np.stack(actor.act(seen)) for _ in range(3)])
+        np.testing.assert_array_equal(*answers)
+    other = tmp_path / "other.policy"
+    save_policy(other, learned[2].trained[0], design={}, facts={"rival": "X" * 10_000})
+    with pytest.raises(ConfigError, match="is unknown; known are DDQN"):
+        SavedPolicy(other).actor("static", 30, 5)
 
 
 def test_a_place_without_a_policy_is_refused_in_one_line(tmp_path: Path) -> None:

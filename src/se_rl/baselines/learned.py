@@ -141,11 +141,14 @@ def save_policies(
 ) -> None:
     """Write the policy of every seed as `NAME-SEED.policy`, for `se-rl evaluate`.
 
-    Only policies of our own trainer have such a file; those of other algorithms are left out.
+    Only policies of our own kind have such a file; those of other algorithms are left out.
     """
+    networks = {rival.name: rival.network for rival in registry.LEARNED}
     for learned in policies:
+        facts = {"name": learned.name, "world": "static", "trained_on": dict(data)}
+        if networks.get(learned.name):
+            facts["rival"] = learned.name
         for trained in learned.trained:
             if isinstance(trained, Trained):
                 name = f"{learned.name.lower().replace(' ', '-')}-{trained.seed}.policy"
-                facts = {"name": learned.name, "world": "static", "trained_on": dict(data)}
                 save_policy(folder / name, trained, design={}, facts=facts)

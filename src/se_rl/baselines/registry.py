@@ -9,14 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from se_rl.baselines import classical
 from se_rl.baselines.classical import Planning
 from se_rl.baselines.schedules import Array
+from se_rl.bounded_reading import shown
+from se_rl.config import ConfigError
 
 if TYPE_CHECKING:  # torch is loaded only where something is learned
     from se_rl.environments.worlds import World
+    from se_rl.modules.defaults import Modules
     from se_rl.rl.policy import Neutral
     from se_rl.scoring.execution import Actor
 
@@ -67,15 +70,24 @@ class TrainRival(Protocol):
 
 @dataclass(frozen=True)
 class LearnedRival:
-    """A row that is trained first; `source`, "module:function", is imported when needed."""
+    """A row that is trained first; `source`, "module:function", is imported when needed.
+
+    `network`, "module:class", is that of its stored policies; "" is the default design's.
+    """
 
     name: str
     source: str
+    network: str = ""
 
     def load(self) -> TrainRival:
         """The function that trains it."""
-        module, _, function = self.source.partition(":")
-        return cast(TrainRival, getattr(import_module(module), function))
+        return cast(TrainRival, _imported(self.source))
+
+
+def _imported(place: str) -> Any:
+    """What stands at "module:name"."""
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
 
 
 PLANNED: tuple[PlannedRival, ...] = (
@@ -85,7 +97,23 @@ PLANNED: tuple[PlannedRival, ...] = (
     PlannedRival(RIDGE, classical.plan_ridge, side_blind=False),
     PlannedRival("XS ridge (gentle)", classical.plan_gentle_ridge, side_blind=False),
 )
+RIVALS = "se_rl.baselines.rivals"
 LEARNED: tuple[LearnedRival, ...] = (
     LearnedRival("PPO strong", "se_rl.baselines.ppo:train_strong"),
     LearnedRival("PPO naive", "se_rl.baselines.ppo:train_naive"),
+    LearnedRival("DDQN", f"{RIVALS}.double_dqn:train", f"{RIVALS}.double_dqn:QNetwork"),
+    LearnedRival("OPD", f"{RIVALS}.oracle_distillation:train", f"{RIVALS}.choices:ChoiceNetwork"),
+    LearnedRival("HALOP", f"{RIVALS}.hybrid_price:train", f"{RIVALS}.hybrid_price:HybridNetwork"),
+    LearnedRival("MacMic", f"{RIVALS}.macro_micro:train", f"{RIVALS}.macro_micro:HierarchyNetwork"),
 )
+
+
+def modules_of(name: str, *, actions: int) -> Modules:
+    """The live modules of a stored policy of the rival of this name."""
+    from se_rl.baselines.rivals.choices import RivalFactory
+    from se_rl.modules.defaults import Modules
+
+    networks = {rival.name: rival.network for rival in LEARNED if rival.network}
+    if name not in networks:
+        raise ConfigError(f"rival {shown(name)} is unknown; known are {', '.join(networks)}")
+    return Modules(network=RivalFactory(_imported(networks[name]), actions))

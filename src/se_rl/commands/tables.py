@@ -48,7 +48,7 @@ def add_baselines(verbs: Any) -> None:
     learned.add_argument(
         "--learned",
         action="store_true",
-        help="also train the default PPO, on history and in simulated markets",
+        help="also train PPO, DDQN, OPD, HALOP and MacMic, on history and in simulated markets",
     )
     add_options(learned, LearnedConfig)
     parser.add_argument("--html", type=Path, metavar="PAGE", help="also write one page with charts")

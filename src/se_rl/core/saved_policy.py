@@ -1,9 +1,10 @@
-"""A policy file in use: the default design in this process, a designed one behind the lock."""
+"""A policy file in use: the default design and rivals in this process, designs behind the lock."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from se_rl.baselines.registry import modules_of
 from se_rl.config import ConfigError
 from se_rl.modules.defaults import Modules
 from se_rl.records.plain import from_plain
@@ -69,8 +70,8 @@ class SavedPolicy:
     def actor(self, world: str, horizon: int, rows: int) -> Actor:
         """The policy for orders of one length in one world, in a fresh process if it has one."""
         if self._sandbox is None:
-            self._levels.add("not needed (default design)")
-            return read_policy(self.path, Modules())[0].runner(world)
+            self._levels.add("not needed (code of our own)")
+            return read_policy(self.path, self._own_modules())[0].runner(world)
         weights = {}
         for name, value in read_weights(self.path)[0].items():
             weights[WEIGHT + name] = value.numpy()
@@ -91,6 +92,12 @@ class SavedPolicy:
         )
         self._levels.add(actor.isolation)
         return actor
+
+    def _own_modules(self) -> Modules:
+        """The default design's modules, or those of the rival that the file names."""
+        if "rival" not in self.facts:
+            return Modules()
+        return modules_of(str(self.facts["rival"]), actions=self.facts["shape"]["actions"])
 
     def close(self) -> None:
         """End the sandbox, if there is one. May be called twice."""

@@ -1,0 +1,214 @@
+"""What all rivals share in training: the reward, the batches, the budget, and the update by PPO.
+
+A rival is trained in one world, from the same orders, costs and work units as a design.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from se_rl.baselines.rivals.choices import ACTION_MAP, RivalNetwork, rival_policy
+from se_rl.baselines.rivals.play import play
+from se_rl.environments.worlds import Episodes, World
+from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
+from se_rl.modules.defaults import Reward, gain_over_twap
+from se_rl.rl.batch import Batch
+from se_rl.rl.policy import Neutral
+from se_rl.rl.ppo import LEAST_RATE
+from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.surrogate import PPOSettings
+from se_rl.rl.trainer import TrainConfig, Trained, one_thread
+from se_rl.rl.work import batch_overhead, row_work, work_of_step
+from se_rl.rl.world_sampler import WorldSampler
+
+SAMPLES = 8192
+"""Order steps of a batch, about."""
+PENALTY = 4e-4
+"""Price of a step's squared share of the order, in shares of the price: 4 bps, as qlib has it."""
+LEARNING_RATE = 1e-3
+EPOCHS = 4
+ENTROPY_BONUS = 0.003
+LESSON = 1 / 3
+"""A teacher's pass over a rollout: forward alone."""
+DISTILLATION = 1.0
+"""Weight of a teacher's lessons at the beginning of a training; it falls to 0 at the end."""
+
+
+def reward(step: Any) -> Tensor:
+    """What a step earned beyond TWAP on the same episode, less the square of the share traded.
+
+    Papers reward the shortfall, or the price against the window's mean: over an order the same,
+    but for noise that no action changes. The square is the price of haste in DDQN's and OPD's.
+    """
+    return gain_over_twap(step) - PENALTY * step.traded_share.square()
+
+
+class Teacher(Protocol):
+    """Knows what should have been done."""
+
+    def lessons(self, rollout: Rollout) -> Tensor:
+        """The choice it would have made in every step of a rollout [step, order]."""
+        ...
+
+
+class RivalTraining:
+    """One rival's training in one world: batches to learn from, and the work that was spent."""
+
+    def __init__(
+        self,
+        network: type[RivalNetwork],
+        worlds: Mapping[str, World],
+        *,
+        budget: float,
+        seed: int,
+        neutral: Mapping[str, Neutral],
+        reward: Reward = reward,
+        sees: int = 0,
+    ) -> None:
+        if len(worlds) != 1:
+            raise ValueError(f"a rival learns in one world, {len(worlds)} are given; give one")
+        [(self.where, self.world)] = worlds.items()
+        self.budget = budget
+        self.seed = seed
+        self.all_neutral = dict(neutral)
+        self.neutral = neutral.get(self.where, Neutral())
+        self.reward = reward
+        self.work = 0.0
+        weights, draws, noise = np.random.SeedSequence(seed).spawn(3)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(weights.generate_state(1)[0]))
+            self.policy = rival_policy(
+                network,
+                observation_size=self.world.observation_size + sees,
+                actions=2 if self.world.takes_price else 1,
+            )
+        self.sampler = WorldSampler(
+            (self.world,), self.neutral, samples=SAMPLES, agents=self.world.agents, seed=draws
+        )
+        self.generator = torch.Generator().manual_seed(int(noise.generate_state(1)[0]))
+        self._row_work = 0.0
+
+    @property
+    def left(self) -> float:
+        """The share of the budget that is not spent."""
+        return max(0.0, 1.0 - self.work / self.budget)
+
+    def draw(self) -> Episodes:
+        """Fresh episodes, both sides of each."""
+        return self.world.draw(self.sampler.rng, self.sampler.orders[0])
+
+    def play(self, episodes: Episodes, *, passes: float, future: Tensor | None = None) -> Rollout:
+        """Play the episodes; every step will be learned from `passes` times."""
+        rollout = play(
+            self.world,
+            self.policy,
+            episodes,
+            neutral=self.neutral,
+            generator=self.generator,
+            future=future,
+        )
+        if self._row_work == 0.0:
+            windows = rollout.windows_at(0, history=self.policy.history)
+            self._row_work = row_work(self.policy, windows)
+        cost = work_of_step(self.where, row=self._row_work, epochs=0, talks=False)
+        cost += passes * self._row_work
+        self.work += rollout.values.numel() * cost * batch_overhead(SAMPLES / TrainConfig().samples)
+        return rollout
+
+    def rewards(self, rollout: Rollout) -> Tensor:
+        """The reward of every step [step, order]."""
+        return rollout.rewards(self.reward, bound=LIMITS.reward_magnitude)
+
+    def trained(self, reason: str | None = None) -> Trained:
+        """The policy as it is now."""
+        return Trained(
+            policy=self.policy,
+            action_map=ACTION_MAP,
+            neutral=self.all_neutral,
+            curve=(),
+            work=self.work,
+            reason=reason,
+            seed=self.seed,
+        )
+
+
+class ClippedUpdate:
+    """PPO's clipped surrogate for any network that can judge its decisions, by autograd."""
+
+    def __init__(self, training: RivalTraining) -> None:
+        self.training = training
+        self.settings = PPOSettings()
+        self.optimiser = torch.optim.Adam(training.policy.network.parameters(), LEARNING_RATE)
+        place = "gae_lambda" if training.where == "static" else "gae_lambda_dynamic"
+        self.lam = NETWORK_CONSTANTS[place].default
+
+    def learn(self, rollout: Rollout, *, left: float, lessons: Tensor | None = None) -> None:
+        """Epochs of steps on a rollout; `left` of the training is still to come.
+
+        `lessons` [step, order] are a teacher's choices, which the policy is pulled towards.
+        """
+        training = self.training
+        sampler = training.sampler
+        advantages = sampler.advantages(rollout, training.rewards(rollout), gamma=1.0, lam=self.lam)
+        if lessons is not None:  # they lie beside what was drawn
+            drawn = torch.cat([rollout.outputs, lessons[:, :, None]], 2)
+            rollout = replace(rollout, outputs=drawn)
+        batch = Batch.of(rollout, advantages, policy=training.policy)
+        for group in self.optimiser.param_groups:
+            group["lr"] = LEARNING_RATE * max(left, LEAST_RATE)
+        for _ in range(EPOCHS):
+            order = torch.randperm(batch.units, generator=training.generator)
+            moved = 0.0
+            for samples in order.tensor_split(self.settings.minibatches):
+                moved += self._step(batch, samples, left=left)
+            if moved / self.settings.minibatches > self.settings.kl_stop:
+                break
+
+    def _step(self, batch: Batch, samples: Tensor, *, left: float) -> float:
+        """One step of the optimiser; how far the policy has moved, as a KL divergence."""
+        network = self.training.policy.network
+        assert isinstance(network, RivalNetwork)
+        settings = self.settings
+        columns = batch.columns[samples]
+        before, _, advantage, returned = columns[:, -4:].unbind(1)
+        judged = network.judge(batch.windows(samples), columns[:, :-4])
+        log_ratio = judged.log_prob - before
+        ratio = log_ratio.exp()
+        clipped = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip)
+        gain = torch.minimum(ratio * advantage, clipped * advantage).mean()
+        value_loss = (judged.value - returned).square().mean()
+        loss = -gain + settings.value_weight * value_loss - ENTROPY_BONUS * judged.entropy.mean()
+        if judged.lesson is not None:  # distillation: the likelihood of the teacher's choices
+            loss = loss - DISTILLATION * left * judged.lesson.mean()
+        self.optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), settings.gradient_norm)
+        self.optimiser.step()
+        return float((ratio - 1.0 - log_ratio).mean().detach())
+
+
+def train_by_ppo(training: RivalTraining, teacher: Teacher | None = None) -> Trained:
+    """Spend what is left of the budget, one batch at least; what cannot go on ends with its reason.
+
+    A `teacher` gives lessons on every rollout, whose weight falls to 0.
+    """
+    update = ClippedUpdate(training)
+    begun = max(training.left, 1e-9)
+    passes = EPOCHS + (LESSON if teacher else 0.0)
+    try:
+        with one_thread():
+            while True:
+                rollout = training.play(training.draw(), passes=passes)
+                lessons = teacher.lessons(rollout) if teacher else None
+                update.learn(rollout, left=training.left / begun, lessons=lessons)
+                if training.left == 0.0:
+                    break
+    except Diverged as error:
+        return training.trained(str(error))
+    return training.trained()
