@@ -1,16 +1,18 @@
 """Designers side by side: what one edit gains over its parent, how many are valid, how long they take.
 
     OMP_NUM_THREADS=1 python benchmarks/designers.py --out out/designers
-        [--adapter FILE ...] [--parents 60] [--edits 8] [--validate 200] [--model smollm2]
+        [--adapter FILE ...] [--parents 60] [--edits 8] [--wishes 15] [--validate 200] [--model smollm2]
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/designers.py --out out/designers --real
-        [--minutes 9] [--workers 16] [--work W]
+        [--minutes 9] [--workers 16] [--work W] [--data csi100 --edits 2] [--results docs/results]
 
 Random edits, the untouched model and the given adapters edit the same parents, which were kept out
 of the adapters' training (same `--seed`). The first command judges by the bank's surrogate and
-writes designers.json and pairs.jsonl; with `--real` the edits in pairs.jsonl and their parents are
-trained, each with the same seed, and designers.json gets the measured gains. It can be repeated:
-what is trained stays in trainings.jsonl. `--validate` writes so many edits of every module, all
-five, through the validator, and times them.
+writes pairs.jsonl; with `--real` the edits in it, up to `--edits` of each parent, and their parents
+are trained, each with the same seed, and the measured gains take the place of the expected ones. It
+can be repeated: what is trained stays in OUT. `--wishes` tries each wish on so many parents,
+`--validate` writes so many edits of every module, all five, by the last designer, through the
+validator, and times them; `--parents 0` does these alone. What is known is written to designers.json
+and designers.md, in RESULTS too.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ import numpy as np
 from se_rl.core.designer_training.situations import GainJudge, Situations, split_bank
 from se_rl.core.designer_training.skill import (
     EditPair,
-    OneStep,
     Write,
     edit_pairs,
     held_out_situations,
@@ -40,7 +41,7 @@ from se_rl.core.designer_training.skill import (
     skill_of,
     wish_following,
 )
-from se_rl.core.designer_training.wishes import WISHES, Following
+from se_rl.core.designer_training.wishes import WISHES
 from se_rl.llm.adapter_file import read_adapter
 from se_rl.llm.editing import CHANGES, EditTask, write_edits
 from se_rl.llm.generator import DesignGenerator
@@ -49,10 +50,13 @@ from se_rl.modules.design_bank.storage import load_bank
 from se_rl.modules.kinds import KINDS
 from se_rl.records.files import to_json
 from se_rl.records.settings import preset
-from se_rl_benchmarks.markdown_tables import signed, table
-from se_rl_benchmarks.real_edits import RealEdit, read_edits, real_gains
+from se_rl_benchmarks.designers_page import page
+from se_rl_benchmarks.preferences import preferences
+from se_rl_benchmarks.real_edits import RealEdit, differences, first_edits, read_edits, real_gains
 
-PAIRS, TRAININGS = "pairs.jsonl", "trainings.jsonl"
+PAIRS, TOLD = "pairs.jsonl", "designers.json"
+HOME = "nasdaq100"
+"""The world that the bank was measured in."""
 
 
 def generators(options: argparse.Namespace) -> dict[str, DesignGenerator]:
@@ -61,7 +65,8 @@ def generators(options: argparse.Namespace) -> dict[str, DesignGenerator]:
     found = {"untouched": DesignGenerator(base.with_adapter(None))}
     for place in options.adapter:
         adapted = base.with_adapter_bytes(read_adapter(place).content)
-        found[f"{place.stem} {adapted.adapter}"] = DesignGenerator(adapted)
+        name = str(adapted.adapter)
+        found[f"{place.stem} {name}" if name in found else name] = DesignGenerator(adapted)
     return found
 
 
@@ -93,51 +98,42 @@ def _changes(n: int) -> list[int]:
 def judged(options: argparse.Namespace) -> dict[str, Any]:
     """All designers on the same kept-out parents, by the surrogate; writes the pairs."""
     bank = load_bank()
-    weights = preset("quick").weights
     kept_out = split_bank(bank, seed=options.seed).kept_out
-    judge = GainJudge(bank, bank.designs, weights)
+    judge = GainJudge(bank, bank.designs, preset("quick").weights)
     plain = Situations(bank, kept_out, judge, default_share=0.0, with_words=False)
-    situations = held_out_situations(plain, options.parents, seed=options.seed)
     models = generators(options)
     writers: dict[str, Write] = {"random": random_writer(options.seed)}
     for name, generator in models.items():
         writers[name] = model_writer(generator, options.seed)
-    skills: dict[str, OneStep] = {}
-    wishes: dict[str, dict[str, Following]] = {}
-    with (options.out / PAIRS).open("w") as file:
-        for name, write in writers.items():
-            pairs = edit_pairs(write, situations, judge, edits=options.edits)
-            skills[name] = skill_of(pairs)
-            for pair in pairs:
-                file.write(json.dumps(asdict(_told(name, pair))) + "\n")
-            wishes[name] = {}
-            for wish in WISHES if options.wishes else ():
-                wishes[name][wish] = wish_following(
-                    write,
-                    plain,
-                    wish,
-                    parents=options.wishes,
-                    edits=options.edits,
-                    seed=options.seed,
-                )
-    timed: dict[str, dict[str, dict[str, float]]] = {}
-    for name, generator in models.items() if options.validate else ():
-        timed[name] = validity(generator, options.validate, seed=options.seed)
-    last = timed[list(timed)[-1]] if timed else {}
-    return {
-        "against": "surrogate",
-        "seed": options.seed,
-        "kept_out": len(kept_out),
-        "valid": {module: one["valid"] for module, one in last.items()},
-        "edits": timed,
-        "one_step": {name: asdict(one) for name, one in skills.items()},
-        "wishes": wishes and {name: _plain(one) for name, one in wishes.items()},
-        "search": {},
-    }
+    told: dict[str, Any] = {"seed": options.seed, "kept_out": len(kept_out)}
+    if options.parents:
+        situations = held_out_situations(plain, options.parents, seed=options.seed)
+        skills = {}
+        with (options.out / PAIRS).open("w") as file:
+            for name, write in writers.items():
+                pairs = edit_pairs(write, situations, judge, edits=options.edits)
+                skills[name] = asdict(skill_of(pairs))
+                for pair in pairs:
+                    file.write(json.dumps(asdict(_told(name, pair))) + "\n")
+        told |= {"against": "surrogate", "one_step": skills, "expected": skills}
+    if options.wishes:
+        told["wishes"] = {name: _followed(write, plain, options) for name, write in writers.items()}
+    if options.validate:
+        name, generator = list(models.items())[-1]
+        timed = validity(generator, options.validate, seed=options.seed)
+        told["edits"] = {name: timed}
+        told["valid"] = {module: one["valid"] for module, one in timed.items()}
+    return told
 
 
-def _plain(found: dict[str, Following]) -> dict[str, Any]:
-    return {wish: asdict(one) for wish, one in found.items()}
+def _followed(write: Write, plain: Situations, options: argparse.Namespace) -> dict[str, Any]:
+    found = {}
+    for wish in WISHES:
+        went = wish_following(
+            write, plain, wish, parents=options.wishes, edits=options.edits, seed=options.seed
+        )
+        found[wish] = asdict(went)
+    return found
 
 
 def _told(designer: str, pair: EditPair) -> RealEdit:
@@ -149,41 +145,41 @@ def _told(designer: str, pair: EditPair) -> RealEdit:
 
 
 def trained(options: argparse.Namespace) -> dict[str, Any]:
-    """The measured gains of all pairs that are trained, beside what was expected of them."""
-    edits = read_edits(options.out / PAIRS)
-    told = json.loads((options.out / "designers.json").read_text())
+    """The measured gains of all pairs that are trained, and how far designers are apart."""
+    edits = first_edits(read_edits(options.out / PAIRS), options.edits)
+    config = preset("quick", data=options.data)
+    work = options.work or config.rungs.last.work
     gains = real_gains(
         edits,
-        preset("quick", data=options.data),
-        options.out / TRAININGS,
+        config,
+        options.out / f"trainings_{options.data}_{work:g}.jsonl",
         seconds=60.0 * options.minutes,
         workers=options.workers,
-        work=options.work,
+        work=work,
     )
     measured: dict[str, Any] = {}
     for name in dict.fromkeys(edit.designer for edit in edits):
         own = [edit for edit in edits if edit.designer == name and edit.key in gains]
         found = one_step([gains[edit.key] for edit in own], [edit.parent for edit in own])
         measured[name] = asdict(found)
-    return {**told, "against": "trainings", "expected": told["one_step"], "one_step": measured}
+    told = {"work": work, "one_step": measured, "differences": differences(edits, gains)}
+    if options.data != HOME:
+        return {"elsewhere": {**known(options).get("elsewhere", {}), options.data: told}}
+    return {"against": "trainings", **told, "preferences": preferences(edits, gains)}
 
 
-def page(told: dict[str, Any]) -> str:
-    """The skills as a table."""
-    rows = []
-    for name, one in told["one_step"].items():
-        low, high = one["ci95"]
-        spread = f"[{signed(low)}, {signed(high)}]"
-        share = f"{one['positive_share']:.0%}"
-        rows.append([name, str(one["n"]), signed(one["mean_gain"]), spread, share])
-    head = ("designer", "edits", "mean gain, bps", "95 % interval", "share above 0")
-    return f"one edit of a kept-out parent, against {told['against']}\n\n" + table(head, rows)
+def known(options: argparse.Namespace) -> dict[str, Any]:
+    """What earlier commands have told."""
+    place = options.out / TOLD
+    empty: dict[str, Any] = {"valid": {}, "one_step": {}, "search": {}}
+    return empty | json.loads(place.read_text()) if place.exists() else empty
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("out/designers"))
+    parser.add_argument("--results", type=Path, help="where else to write what is known")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--device", choices=("cpu", "cuda"))
     parser.add_argument("--adapter", type=Path, nargs="*", default=[])
@@ -193,7 +189,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--wishes", type=int, default=0, help="parents to try each wish on")
     parser.add_argument("--validate", type=int, default=0, help="edits of each module")
     parser.add_argument("--real", action="store_true", help="train the pairs of the first command")
-    parser.add_argument("--data", default="nasdaq100", help="where to train them")
+    parser.add_argument("--data", default=HOME, help="where to train them")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--work", type=float, help="of a training, instead of the last rung's")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
@@ -206,8 +202,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     if options.real and not (options.out / PAIRS).exists():
         sys.exit(f"{options.out / PAIRS} is not there; run the command without --real first")
-    told = trained(options) if options.real else judged(options)
-    (options.out / "designers.json").write_text(to_json(told) + "\n")
+    told = known(options) | (trained(options) if options.real else judged(options))
+    for folder in filter(None, (options.out, options.results)):
+        (folder / TOLD).write_text(to_json(told) + "\n")
+        (folder / "designers.md").write_text(page(told))
     print(page(told))
     return 0
 

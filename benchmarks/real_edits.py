@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from math import isfinite
 from pathlib import Path
+from statistics import mean
+
+import numpy as np
 
 from se_rl.core.operators import hashes
 from se_rl.records.entries import design_id
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.score import ScoreRule, contributions
+from se_rl.scoring.statistics import clustered_mean
 from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
 
 SEEDS = (2, 4)
@@ -69,6 +75,42 @@ def read_readings(place: Path) -> list[RealReading]:
     return [RealReading(**json.loads(text)) for text in texts if text.endswith("\n")]
 
 
+def first_edits(edits: Sequence[RealEdit], n: int) -> list[RealEdit]:
+    """Up to so many edits of each designer for each parent."""
+    counted: Counter[tuple[str, str, str]] = Counter()
+    found = []
+    for edit in edits:
+        whose = (edit.designer, edit.parent, edit.module)
+        counted[whose] += 1
+        if counted[whose] <= n:
+            found.append(edit)
+    return found
+
+
+def differences(
+    edits: Sequence[RealEdit], gains: Mapping[tuple[str, str], float]
+) -> dict[str, dict[str, object]]:
+    """How far designers are apart: mean gains of the edits of one parent, over parents that both have."""
+    own: dict[str, dict[str, list[float]]] = {}
+    for edit in edits:
+        if edit.key in gains:
+            parents = own.setdefault(edit.designer, {})
+            parents.setdefault(f"{edit.parent} {edit.module}", []).append(gains[edit.key])
+    found: dict[str, dict[str, object]] = {}
+    for first, second in combinations(own, 2):
+        both = sorted(own[first].keys() & own[second].keys())
+        apart = [mean(own[second][one]) - mean(own[first][one]) for one in both]
+        if apart:
+            told = clustered_mean(np.array(apart), np.arange(len(apart)))
+            found[f"{second} - {first}"] = {
+                "parents": len(apart),
+                "mean": told.mean,
+                "ci95": told.ci95,
+                "p": told.p_value,
+            }
+    return found
+
+
 def jobs_of(
     edits: Sequence[RealEdit], done: Sequence[RealReading], *, work: float
 ) -> Iterator[Job]:
@@ -116,7 +158,7 @@ def real_gains(
     *,
     seconds: float,
     workers: int,
-    work: float | None = None,
+    work: float,
 ) -> dict[tuple[str, str], float]:
     """Train what fits into the time, a line each into a file, and tell what is known then.
 
@@ -125,7 +167,6 @@ def real_gains(
     done = read_readings(place)
     workshop = Workshop(config)
     rule = ScoreRule.of(workshop.config)
-    units = work or workshop.config.rungs.last.work
 
     with place.open("a") as file:
 
@@ -140,6 +181,6 @@ def real_gains(
             file.write(json.dumps(asdict(line)) + "\n")
             file.flush()
 
-        jobs = jobs_of(edits, done, work=units)
+        jobs = jobs_of(edits, done, work=work)
         run_jobs(workshop, jobs, keep, seconds=seconds, workers=workers)
     return gains_of(edits, done)

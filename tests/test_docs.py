@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from se_rl.llm import adapter_file
 from se_rl.llm.catalog import MANIFEST
 from se_rl.main import main
 from se_rl.records.entries import sha256
@@ -92,6 +93,7 @@ def test_snippets_about_runs_run_after_the_demo(
     )
     model = folder / "cache" / "models" / "smollm2"
     tiny_run.make_model(model)
+    monkeypatch.setattr(adapter_file, "SHIPPED_FOLDER", folder)  # what ships is of the real model
     files = {
         p.name: {"bytes": p.stat().st_size, "sha256": sha256(p.read_bytes())}
         for p in model.iterdir()

@@ -12,9 +12,12 @@ import pytest
 
 from se_rl.modules.kinds import KINDS
 from se_rl_benchmarks.designers import _changes, main
+from se_rl_benchmarks.preferences import preferences
 from se_rl_benchmarks.real_edits import (
     RealEdit,
     RealReading,
+    differences,
+    first_edits,
     gains_of,
     jobs_of,
     name_of,
@@ -39,6 +42,9 @@ def test_every_designer_edits_the_same_parents(
     assert main([*words, "--wishes", "1", "--out", str(tmp_path)]) == 0
     told = json.loads((tmp_path / "designers.json").read_text())
     assert list(told["one_step"]) == list(told["wishes"]) == ["random", "untouched"]
+    assert (tmp_path / "designers.md").read_text().count("| untouched |") == 1 + len(
+        told["wishes"]["random"]
+    )
     assert set(told) >= {"valid", "one_step", "search"} and told["against"] == "surrogate"
     for one in told["one_step"].values():
         assert one["n"] == 4 and one["ci95"][0] <= one["mean_gain"] <= one["ci95"][1]
@@ -78,6 +84,38 @@ def test_a_gain_is_over_the_parent_of_the_same_seed(tmp_path: Path) -> None:
     assert read_readings(place) == [RealReading("a", 2, 0.1, 1.0)]
 
 
+def test_designers_are_compared_parent_by_parent() -> None:
+    parents = [{"reward": REWARDS[0]}, {"reward": REWARDS[1]}, {}]
+    edits = []
+    gains = {}
+    for place, parent in enumerate(parents):
+        for designer, gain in (("random", -0.1 * place), ("model", 0.2)):
+            for turn in range(2):
+                source = f"# {designer} {turn}\n{REWARDS[0]}"
+                one = RealEdit(designer, "imagination", str(place), parent, source, 0.0)
+                edits.append(one)
+                gains[one.key] = gain + (turn - 0.5) * 0.02
+    [(name, told)] = differences(edits, gains).items()
+    assert name == "model - random" and told["parents"] == 3
+    assert told["mean"] == pytest.approx(0.3)
+    assert told["ci95"] == (pytest.approx(0.3 - 0.2484, abs=1e-3), pytest.approx(0.5484, abs=1e-3))
+    assert len(first_edits(edits, 1)) == 6 and first_edits(edits, 2) == edits
+    assert differences(edits[:2], gains) == {}
+
+
 def test_edits_change_as_many_choices_as_in_a_run() -> None:
     calls = _changes(160)
     assert [calls.count(n) for n in (1, 2, 3)] == [10, 6, 4] and _changes(1) == [1]
+
+
+def test_preferences_are_those_in_which_designers_differ() -> None:
+    head = "class Network(nn.Module):\n"
+    few, many = (
+        KINDS["network"].default_source.replace(head, f"{head}    epochs = {n}\n") for n in (3, 6)
+    )
+    edits = [RealEdit("untouched", "network", "default", {}, few, 0.0)]
+    edits += [RealEdit("edits@1", "network", "default", {}, many, 0.0)] * 3
+    told = preferences(edits, {edits[1].key: 0.5})
+    assert told[0]["made"] == {"edits@1": 3} and told[0]["mean_gain"] == 0.5
+    assert "epochs" in str(told[0]["change"]) and told[0]["trained"] == 3
+    assert told[-1]["mean_gain"] is None and told[-1]["made"] == {"untouched": 1}

@@ -144,10 +144,10 @@ def test_a_wish_makes_edits_worth_more_that_go_its_way(judge: GainJudge) -> None
     assert len({source, wide, narrow}) == 3
     task = Situations(load_bank(), (), judge).draw(np.random.default_rng(0)).task
     task = replace(task, code_type="network", source=source)
-    gains = np.array([0.1, 0.1])
+    gains = np.array([0.3, 0.1])
     assert Situation("p", {}, task).worth(gains, [wide, narrow]) is gains
     worth = Situation("p", {}, task, "small").worth(gains, [wide, narrow])
-    assert worth == pytest.approx([0.0, 0.2])
+    assert worth == pytest.approx([0.1, 0.3])  # two spreads of .1 each way
 
 
 def test_weights_of_examples_are_one_on_average_and_rise_with_the_gain() -> None:

@@ -95,11 +95,13 @@ def test_a_file_that_was_cut_off_or_is_not_there_is_one_line(
             read_adapter(missing)
 
 
-def test_nothing_ships_before_it_is_measured_and_what_ships_is_the_models_own(
+def test_what_ships_is_small_has_its_card_and_is_the_models_own(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert chosen_adapter("shipped", str(folder)) is None
-    for place in adapter_file.SHIPPED_FOLDER.glob("*.safetensors"):
+    shipped = list(adapter_file.SHIPPED_FOLDER.glob("*.safetensors"))
+    assert [place.stem for place in shipped] == ["smollm2"]
+    for place in shipped:
         assert place.stat().st_size <= 10_000_000 and place.with_suffix(".md").exists()
         assert read_adapter(place).head.base == place.stem
     monkeypatch.setattr(adapter_file, "SHIPPED_FOLDER", tmp_path)

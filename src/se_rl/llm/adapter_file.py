@@ -1,7 +1,7 @@
 """Adapters as files: which one a run begins with, and whether it fits the model.
 
 An adapter that ships with the package lies beside this module as `shipped/MODEL.safetensors`, with
-its card. None ships before one has been measured to earn its place.
+its card; it has been measured to earn its place (docs/results/designers.md).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class RunConfig:
         "smollm2", "embedded model, folder, or URL#MODEL of an endpoint", metavar="NAME"
     )
     adapter: str = option(
-        "shipped", "what the model has learned: shipped (if any), none, or a file", metavar="A"
+        "shipped", "what the model has learned: shipped, none, or an adapter's file", metavar="A"
     )
     scenario: Literal["single", "multi"] = option(
         "single", "one agent, or several that talk in one book", choices=("single", "multi")

@@ -155,7 +155,7 @@ def _trained(options: argparse.Namespace, words: Sequence[str]) -> int:
         modules=bank.head.modules,
         learned=len(training.split.learned),
         kept_out_designs=len(training.split.kept_out),
-        command=shlex.join(["python", "scripts/train_designer.py", *words]),
+        command=shlex.join(["python", "scripts/train_designer.py", *_without_place(words)]),
         device=base.device,
         versions=_versions(),
         seconds=seconds,
@@ -167,6 +167,13 @@ def _trained(options: argparse.Namespace, words: Sequence[str]) -> int:
     write_text(options.out / "card.json", to_json(numbers) + "\n")
     print(page)
     return 0
+
+
+def _without_place(words: Sequence[str]) -> list[str]:
+    """The command's words but `--out PLACE`, which changes nothing and is nobody's business."""
+    place = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    place.add_argument("--out")
+    return place.parse_known_args(words)[1]
 
 
 def _versions() -> dict[str, str]:

@@ -31,10 +31,10 @@ KEPT_OUT = 0.2
 """The share of the bank's chains that is measured by."""
 DEFAULT_PARENT = 0.3
 """How often the parent is the default, with which every search begins."""
-ADVISED, WISHED = 0.25, 0.2
+ADVISED, WISHED = 0.2, 0.35
 """How often the instruction is drawn advice, and how often a wish."""
-WISH_WORTH = 1.0
-"""What going the way that was asked is worth, in units of the siblings' usual gain."""
+WISH_WORTH = 2.0
+"""What going the way that was asked is worth, in units of the spread of the siblings' gains."""
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class Situation:
         moves = []
         for source in sources:
             moves.append(move(self.wish, self.task.code_type, self.task.source, source))
-        usual = max(float(np.median(np.abs(gains))), 1e-9)
-        return gains + WISH_WORTH * usual * np.sign(np.round(moves, 6))
+        spread = max(float(gains.std()), 1e-9)
+        return gains + WISH_WORTH * spread * np.sign(np.round(moves, 6))
 
 
 class Situations:

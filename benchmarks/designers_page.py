@@ -1,0 +1,91 @@
+"""Designers side by side, as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from se_rl_benchmarks.markdown_tables import number, signed, table
+
+HEAD = """# Which designer writes better edits?
+
+Made by `python benchmarks/designers.py`; do not edit. Each designer edits the same parents: designs
+of the [bank](bank.md) that were kept out when the adapter was trained, with all of their chains. The
+gain of an edit is its score less its parent's, both trained with the same seed and scored on the
+same orders. Intervals are 95 % and go by parent, since edits of one parent are no independent trials.
+"""
+
+
+PREFERS = """Single changes in which the last designer differs most from the one before it: how often each made
+them, and the mean gain of all trained edits that have them, in bps. Edits have up to three changes.
+"""
+
+
+def page(told: Mapping[str, Any]) -> str:
+    """All that is known."""
+    parts = [HEAD]
+    if told["one_step"]:
+        judge = "real trainings" if told["against"] == "trainings" else "the bank's surrogate"
+        parts.append(f"## One edit, by {judge}\n{_skills(told)}")
+    for world, one in told.get("elsewhere", {}).items():
+        parts.append(f"## One edit in another world, by real trainings: {world}\n{_skills(one)}")
+    if told.get("preferences"):
+        parts.append(f"## What each prefers\n\n{PREFERS}\n{_preferred(told)}\n")
+    if told.get("wishes"):
+        parts.append(f"## What was asked for\n\n{_wishes(told['wishes'])}\n")
+    if told.get("edits"):
+        parts.append(f"## Valid edits of the default's modules\n\n{_valid(told['edits'])}\n")
+    return "\n".join(parts)
+
+
+def _skills(told: Mapping[str, Any]) -> str:
+    rows = []
+    for name, one in told["one_step"].items():
+        share = f"{one['positive_share']:.0%}" if one["n"] else "-"
+        rows.append([name, str(one["n"]), signed(one["mean_gain"]), _between(one["ci95"]), share])
+    head = ("designer", "edits", "mean gain, bps", "95 % interval", "share above 0")
+    text = "\n" + table(head, rows) + "\n"
+    if "work" in told:
+        text = f"\nTrainings of {told['work']:g} work units.\n" + text
+    rows = []
+    for name, one in told.get("differences", {}).items():
+        p = f"{one['p']:.2g}"
+        rows.append([name, str(one["parents"]), signed(one["mean"]), _between(one["ci95"]), p])
+    if rows:
+        head = ("difference", "parents", "mean, bps", "95 % interval", "p")
+        text += "\n" + table(head, rows) + "\n"
+    return text
+
+
+def _preferred(told: Mapping[str, Any]) -> str:
+    designers = list(told["one_step"])
+    rows = []
+    for one in told["preferences"]:
+        made = [str(one["made"].get(name, 0)) for name in designers]
+        change = one["change"].replace("|", "\\|")
+        gain = [signed(one["mean_gain"]), str(one["trained"])]
+        rows.append([one["module"], f"`{change}`", *made, *gain])
+    return table(("module", "change", *designers, "mean gain", "trained"), rows)
+
+
+def _between(bounds: tuple[float, float]) -> str:
+    return f"[{signed(bounds[0])}, {signed(bounds[1])}]"
+
+
+def _wishes(told: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = []
+    for designer, by_wish in told.items():
+        for wish, one in by_wish.items():
+            shares = [f"{one[way]:.0%}" for way in ("toward", "away")]
+            rows.append([wish, designer, str(one["n"]), *shares])
+    rows.sort(key=lambda row: row[0])
+    return table(("wish", "designer", "edits", "toward it", "away from it"), rows)
+
+
+def _valid(told: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = []
+    for designer, by_module in told.items():
+        for module, one in by_module.items():
+            seconds = [number(one["seconds"]), number(one["cpu_seconds"])]
+            rows.append([designer, module, str(one["n"]), f"{one['valid']:.1%}", *seconds])
+    return table(("designer", "module", "edits", "valid", "seconds each", "CPU seconds each"), rows)
