@@ -1,144 +1,231 @@
-"""Our PPO in the queue-reactive market, beside the published learner: which inputs and actions pay?
+"""Our PPO in the markets that others built, beside their learners and the best simple rules.
 
-    python benchmarks/outside_training.py [--work 48] [--seeds 0 1 2] [--only NAME] [--json]
+    python benchmarks/outside_training.py [--market qrm cw-noise-20 ...] [--seeds 5] [--workers 2]
+        [--records FOLDER] [--out docs/results/outside_training.md]
 
-Trained with the published penalty of 1 for each unit left at the end; played without noise on fresh
-episodes in which the rest is bought at once, as in the published test. The share of episodes with
-units left stands beside every figure: leaving them is the hole in that protocol.
+Every training of a market and seed is one process on one core and one small file in the folder of
+records; those that are there already are not made again, and the page shows all of them. Set
+NUMBA_NUM_THREADS=1 and OMP_NUM_THREADS=1.
+
+In `qrm`, units left at the end cost 1 each in training, as published; in the test they are bought at
+once. The share of episodes with units left stands beside every figure: leaving them is the hole in
+that protocol. Policies are played without noise, on episodes that nothing was chosen on.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
+import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import cast
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
-from torch import nn
+import torch
 
 from se_rl.baselines.outside import MeanReturn
-from se_rl.environments.outside.queue_reactive_world import (
-    INPUTS,
-    PENALTY,
-    PUBLISHED_INPUTS,
-    QueueReactiveWorld,
-)
-from se_rl.environments.outside.task import SeededEpisodes
+from se_rl.environments.outside.lot_world import NAMES, LotWorld
+from se_rl.environments.outside.queue_reactive_world import PENALTY, QueueReactiveWorld
+from se_rl.environments.outside.task import OutsideWorld, SeededEpisodes
 from se_rl.environments.worlds import World
 from se_rl.modules.defaults import Modules, Network
-from se_rl.rl.policy import Neutral
+from se_rl.rl.surrogate import PPOSettings
 from se_rl.rl.trainer import TrainConfig, Trained, train
+from se_rl_benchmarks.outside_training_page import TrainingRow, page
 
+MARKETS = ("qrm", *NAMES)
 FIRST_TEST_SEED = 50_000_000
 """Settings were chosen on episodes from 10,000,000 on."""
 TEST_EPISODES = 30_000
-NEUTRAL = Neutral(multiple=1.5)
-"""An output of 0 takes about one unit of a usual queue, at the speed of TWAP."""
-PUBLISHED = {"DDQN": -0.259, "best simple rule": -0.342}
+AT_ONCE = 3000
+"""Test episodes that are played together."""
+RECORDS = Path("out/outside_training")
+
+
+class QueueNetwork(Network):
+    """The default network, its constants fit to cheap episodes with noisy returns."""
+
+    learning_rate = 2e-3
+    gae_lambda = 0.95
+
+
+class LotNetwork(Network):
+    """The same for episodes that cost far more than passes through a network."""
+
+    learning_rate = 3e-3
+    epochs = 8
+    action_scale = 4.0
+    exploration = 0.4
+    exploration_end = 0.1
+    gae_lambda = 0.95
 
 
 @dataclass(frozen=True)
-class QueueNetwork:
-    """The default network in larger steps: these episodes are cheap and their returns noisy."""
+class OutsideDesign:
+    """What an agent sees and does in a market, and how it is trained."""
 
-    learning_rate: float = 3e-3
-    exploration: float = 1.0
-    exploration_end: float = 0.1
-    gae_lambda: float = 0.95
-    batch: float = 2.0
-
-    def __call__(self, obs_dim: int, history: int) -> nn.Module:
-        return Network(obs_dim, history)
+    inputs: tuple[str, ...]
+    actions: str
+    network: type[Network]
+    work: float
+    samples: int
+    minibatches: int
 
 
-DESIGNS = {
-    "published inputs, share of the queue": (PUBLISHED_INPUTS, "queue"),
-    "published inputs, share of the rest": (PUBLISHED_INPUTS, "inventory"),
-    "all inputs, share of the queue": (tuple(INPUTS), "queue"),
-    "all inputs, share of the rest": (tuple(INPUTS), "inventory"),
-}
+QUEUE_DESIGN = OutsideDesign(
+    inputs=(
+        *("inventory", "time", "best_ask", "best_ask_size", "best_bid_size"),
+        *("queues", "depths", "imbalance"),
+    ),
+    actions="grid",
+    network=QueueNetwork,
+    work=80.0,
+    samples=51_200,
+    minibatches=8,
+)
+LOT_DESIGN = OutsideDesign(
+    inputs=(
+        *("time", "inventory", "bid_drift", "drift", "spread", "imbalance", "last_move"),
+        *("market_flow_1", "limit_flow_1", "market_flow_15", "limit_flow_15"),
+        *("queues", "own_lots", "lots_ahead"),
+    ),
+    actions="simplex",
+    network=LotNetwork,
+    work=20.0,
+    samples=6400,
+    minibatches=4,
+)
 
 
-@dataclass(frozen=True)
-class QueueTraining:
-    """One training and its test."""
-
-    design: str
-    seed: int
-    mean: float
-    error: float
-    unfinished_share: float
-    updates: int
-    seconds: float
+def design_of(market: str) -> OutsideDesign:
+    """The design that is trained in a market."""
+    return QUEUE_DESIGN if market == QueueReactiveWorld.name else LOT_DESIGN
 
 
-def train_design(name: str, *, seed: int, work: float) -> QueueTraining:
-    """Train one design and play it without noise."""
-    inputs, share_of = DESIGNS[name]
+def world_of(market: str, inputs: Sequence[str], *, training: bool) -> OutsideWorld:
+    """A market's task with these inputs; leaving units costs its penalty in training alone."""
+    if market == QueueReactiveWorld.name:
+        return QueueReactiveWorld(inputs=inputs, penalty=PENALTY if training else None)
+    return LotWorld.named(market, inputs=inputs, from_rest=True)
+
+
+def train_in(market: str, seed: int, *, work: float | None = None) -> TrainingRow:
+    """Train in a market and play the policy without noise."""
+    torch.set_num_threads(1)
+    design = design_of(market)
     started = time.process_time()
-    world = QueueReactiveWorld(inputs=inputs, share_of=share_of, penalty=PENALTY)
-    modules = Modules(reward=lambda step: step.reward, network=QueueNetwork())
+    world = world_of(market, design.inputs, training=True)
     trained = train(
-        modules,
+        Modules(reward=lambda step: step.marked, network=design.network, actions=design.actions),
         {"static": cast(World, world)},
-        TrainConfig(budget=work),
+        TrainConfig(
+            budget=work or design.work,
+            samples=design.samples,
+            ppo=PPOSettings(minibatches=design.minibatches),
+        ),
         seed=seed,
-        neutral={"static": NEUTRAL},
     )
+    if trained.reason:
+        raise SystemExit(f"{market}, seed {seed}: {trained.reason}")
     seconds = time.process_time() - started
-    test = QueueReactiveWorld(inputs=inputs, share_of=share_of)
-    returned = play_policy(test, trained)
-    return QueueTraining(
-        design=name,
+    returned, unfinished = play_policy(world_of(market, design.inputs, training=False), trained)
+    return TrainingRow(
+        market=market,
         seed=seed,
+        inputs=design.inputs,
+        actions=design.actions,
         mean=returned.mean,
         error=returned.standard_error,
-        unfinished_share=float(np.mean(test.unfinished > 0)),
+        episodes=returned.episodes,
+        unfinished_share=unfinished,
         updates=len(trained.curve),
         seconds=seconds,
     )
 
 
-def play_policy(world: QueueReactiveWorld, trained: Trained) -> MeanReturn:
-    """The policy's mean action on the test episodes."""
+def play_policy(world: OutsideWorld, trained: Trained) -> tuple[MeanReturn, float]:
+    """The policy's mean action on the test episodes, and the share of unfinished ones."""
     runner = trained.runner("static")
-    seeds = np.arange(FIRST_TEST_SEED, FIRST_TEST_SEED + TEST_EPISODES)
-    observation = world.reset(SeededEpisodes(seeds))
-    runner.start(len(seeds), world.horizon)
-    fields = np.zeros((1, len(seeds)), np.float32)
-    for _ in range(world.horizon):
-        ratio, _ = runner.act(observation)
-        observation = world.step(ratio, None, fields)
-    return MeanReturn.of(world.returned)
+    returned = []
+    unfinished = 0
+    for first in range(0, TEST_EPISODES, AT_ONCE):
+        seeds = np.arange(first, min(first + AT_ONCE, TEST_EPISODES)) + FIRST_TEST_SEED
+        observation = world.reset(SeededEpisodes(seeds))
+        runner.start(len(seeds), world.horizon)
+        fields = np.zeros((len(world.field_names), len(seeds)), np.float32)
+        for _ in range(world.horizon):
+            ratio, _ = runner.act(observation)
+            observation = world.step(ratio, None, fields)
+        returned.append(world.returned)
+        unfinished += int(np.count_nonzero(world.unfinished))
+    return MeanReturn.of(np.concatenate(returned)), unfinished / TEST_EPISODES
+
+
+@dataclass(frozen=True)
+class _Job:
+    market: str
+    seed: int
+    work: float | None
+    path: Path
+
+
+def _do(job: _Job) -> TrainingRow:
+    row = train_in(job.market, job.seed, work=job.work)
+    job.path.write_text(json.dumps(asdict(row)))
+    return row
+
+
+def run_all(jobs: Sequence[_Job], workers: int, say: Callable[[str], Any]) -> None:
+    """Train what is not there yet, each in a process of its own that compiles what it needs."""
+    missing = [job for job in jobs if not job.path.exists()]
+    if workers == 1:
+        for job in missing:
+            say(f"... {_do(job)}")
+        return
+    with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
+        for row in pool.imap_unordered(_do, missing):
+            say(f"... {row}")
+
+
+def read_records(folder: Path) -> list[TrainingRow]:
+    """All trainings of a folder, by market and seed."""
+    rows = []
+    for path in folder.glob("*.json"):
+        fields = json.loads(path.read_text())
+        rows.append(TrainingRow(**fields | {"inputs": tuple(fields["inputs"])}))
+    return sorted(rows, key=lambda row: (MARKETS.index(row.market), row.seed))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Train the designs and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--work", type=float, default=48.0)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--only", choices=tuple(DESIGNS))
-    parser.add_argument("--json", action="store_true")
+    """Train, and print the page of all trainings."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--market", nargs="+", choices=MARKETS, default=list(MARKETS))
+    parser.add_argument("--seeds", type=int, default=1, help="trainings a market")
+    parser.add_argument("--work", type=float, help="of each training (default: the design's)")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--records", type=Path, default=RECORDS)
+    parser.add_argument("--out", type=Path, help="write the page here, and JSON beside it")
     options = parser.parse_args(arguments)
-    rows = []
-    for name in [options.only] if options.only else DESIGNS:
-        for seed in options.seeds:
-            row = train_design(name, seed=seed, work=options.work)
-            print(f"... {row}", file=sys.stderr, flush=True)
-            rows.append(asdict(row))
-    if options.json:
-        print(json.dumps({"published": PUBLISHED, "trainings": rows}, indent=1))
-        return
-    for one in rows:
-        print(
-            f"{one['design']}, seed {one['seed']}: {one['mean']:.4f} +- {one['error']:.4f}, "
-            f"{100 * one['unfinished_share']:.2f} % unfinished, {one['seconds']:.0f} s"
+    options.records.mkdir(parents=True, exist_ok=True)
+    jobs = []
+    for seed in range(options.seeds):
+        for market in options.market:
+            path = options.records / f"{market}-{seed}.json"
+            jobs.append(_Job(market, seed, options.work, path))
+    run_all(jobs, options.workers, lambda line: print(line, flush=True))
+    rows = read_records(options.records)
+    text = page(rows)
+    print(text)
+    if options.out:
+        options.out.write_text(text)
+        options.out.with_suffix(".json").write_text(
+            json.dumps([asdict(row) for row in rows], indent=1) + "\n"
         )
-    print(f"published: {PUBLISHED}")
 
 
 if __name__ == "__main__":

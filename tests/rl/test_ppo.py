@@ -62,8 +62,13 @@ def by_definition(
         squared = torch.maximum(squared, (near - target).square())
     value_loss = 0.5 * squared.mean()
     entropy = policy.noise(batch.place, used).sum()
+    if policy.chooses:
+        logs = torch.log_softmax(mean, dim=1)
+        entropy = -(torch.exp(logs) * logs).sum(1).mean()
     loss = policy_loss + config.value_weight * value_loss - bonus * entropy
-    gradients = torch.autograd.grad(batch.weight * loss, list(policy.parameters()))
+    gradients = torch.autograd.grad(
+        batch.weight * loss, list(policy.parameters()), materialize_grads=True
+    )
     clipped = ((ratio - 1).abs() > config.clip).float().mean()
     return [
         torch.stack([policy_loss, value_loss, (ratio - 1 - shift).mean(), clipped]).detach(),
@@ -106,6 +111,47 @@ def test_the_gradient_by_hand_equals_autograd(
     found = gradient_of(policy, batch, config, bonus=bonus)
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000), bonus=st.sampled_from([0.0, 0.01]))
+def test_the_gradient_of_choices_equals_autograd(seed: int, bonus: float) -> None:
+    torch.manual_seed(seed)
+    policy = Policy(Modules(), observation_size=5, actions=4, chooses=True)
+    played = rollout(policy, seed=seed)
+    chosen = torch.randint(4, played.outputs.shape).float()
+    batch = Batch.of(replace(played, outputs=chosen), torch.randn((6, 8)), policy=policy)
+    expected = by_definition(policy, batch, PPOSettings(), bonus=bonus)
+    found = gradient_of(policy, batch, PPOSettings(), bonus=bonus)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
+
+
+def test_choices_are_drawn_from_the_softmax() -> None:
+    policy = Policy(Modules(), observation_size=1, actions=3, chooses=True)
+    scores = torch.tensor([0.0, 1.0, -1.0])[:, None].expand(3, 20_000)
+    noise = policy.draw_noise(1, 3, 20_000, generator=torch.Generator().manual_seed(0), place=0)
+    taken = policy.take(scores, noise[0])
+    shares = torch.bincount(taken[0].long(), minlength=3) / 20_000
+    torch.testing.assert_close(shares, torch.softmax(scores[:, 0], 0), atol=0.015, rtol=0.0)
+    assert (policy.take(scores) == 1.0).all()
+    log_prob = policy.log_prob(scores.t(), taken.t())
+    torch.testing.assert_close(log_prob, torch.log_softmax(scores, 0)[taken[0].long(), 0])
+
+
+def test_nothing_is_learned_from_steps_after_the_end() -> None:
+    policy = Policy(Modules(), observation_size=2)
+    played = rollout(policy, steps=3, orders=4)
+    live = torch.tensor([[1.0, 1, 1, 1], [1, 0, 1, 1], [1, 0, 0, 1]])
+    played = replace(played, fields=live[None], field_names=("live",))
+    estimates = torch.arange(12.0).view(3, 4)
+    batch = Batch.of(played, estimates, policy=policy)
+    assert batch.units == 9
+    samples = batch.samples(torch.arange(9))
+    assert samples.tolist() == [0, 1, 2, 3, 4, 6, 7, 8, 11]
+    scaled = batch.columns[samples, -2]
+    assert float(scaled.mean()) == pytest.approx(0.0, abs=1e-6)
+    assert float(scaled.std()) == pytest.approx(1.0, abs=1e-5)
 
 
 def test_the_default_network_is_fused_and_no_other_form_of_it() -> None:

@@ -126,7 +126,8 @@ class CommunicationFactory(Protocol):
 class Modules:
     """The live parts of one design, as the trainer uses them.
 
-    `imagine` None trains on real paths alone.
+    `imagine` None trains on real paths alone; `actions` names what outputs mean, out of
+    `rl.action_maps`.
     """
 
     reward: Reward = reward
@@ -134,6 +135,7 @@ class Modules:
     communication: CommunicationFactory = Communication
     profile: MarketProfile = field(default_factory=MarketProfile)
     imagine: Imagine | None = None
+    actions: str = "ratio"
 
     def constant(self, name: str) -> float:
         """A learning constant: what the network sets, clipped to its range, or the default."""

@@ -28,6 +28,8 @@ class Batch:
     place: int = 0
     """Which of the policy's heads the world has."""
     weight: float = 1.0
+    live: Tensor | None = None
+    """The books' steps on which something was still to do; None where that is all of them."""
 
     @classmethod
     def of(
@@ -43,10 +45,12 @@ class Batch:
             return column if whole else column[:, kept]
 
         taken = part(advantages)
+        live = None if rollout.live is None else part(rollout.live)
         values = part(rollout.values)
         observations = part(rollout.observations)
         # centred and scaled: (A - mean A) / (std A + 1e-8); the return is A + V
-        scaled = (taken - taken.mean()) / (taken.std() + 1e-8)
+        counted = taken if live is None else taken[live]
+        scaled = (taken - counted.mean()) / (counted.std() + 1e-8)
         rest = torch.stack([part(rollout.log_probs), values, scaled, taken + values], dim=2)
         columns = torch.cat([part(rollout.outputs), rest], dim=2)
         if policy.history > 1:
@@ -60,15 +64,18 @@ class Batch:
             agents=policy.agents,
             place=rollout.place,
             weight=weight,
+            live=None if live is None else live.view(-1, policy.agents).any(1).nonzero()[:, 0],
         )
 
     @property
     def units(self) -> int:
-        """How many things are shuffled: single steps of single books."""
-        return len(self.columns) // self.agents
+        """How many things are shuffled: single steps of single books that are not over."""
+        return len(self.columns) // self.agents if self.live is None else len(self.live)
 
     def samples(self, units: Tensor) -> Tensor:
         """The samples of these units; a book's agents stay neighbours."""
+        if self.live is not None:
+            units = self.live[units]
         if self.agents == 1:
             return units
         agents = torch.arange(self.agents, device=units.device)

@@ -12,6 +12,7 @@ from se_rl.config import option, settings
 from se_rl.environments.worlds import World, several
 from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Reward
+from se_rl.rl.action_maps import action_map_of
 from se_rl.rl.policy import WORLD_NAMES, ActionMap, Policy
 from se_rl.rl.ppo import PPO, PPOSettings
 from se_rl.rl.rollout import Diverged
@@ -95,7 +96,7 @@ class Learner:
         return cls(
             policy=policy,
             ppo=ppo,
-            action_map=ActionMap(modules.constant("action_zero"), modules.constant("action_scale")),
+            action_map=action_map_of(modules),
             reward=modules.reward,
             gamma=config.gamma,
             gae_lambda={
@@ -121,12 +122,14 @@ def _fresh_policy(
     modules: Modules, worlds: Mapping[str, tuple[World, ...]], *, message_size: int
 ) -> Policy:
     """The design's policy with random weights, of the size that the worlds need."""
+    action_map = action_map_of(modules)
     first = next(iter(worlds.values()))[0]
     takes_price = any(group[0].takes_price for group in worlds.values())
     return Policy(
         modules,
         observation_size=first.observation_size,
-        actions=2 if takes_price else 1,
+        actions=action_map.outputs(takes_price),
+        chooses=action_map.chooses,
         agents=most_agents(worlds),
         message_size=message_size,
         worlds=len(worlds),

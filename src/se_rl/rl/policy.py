@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +38,23 @@ class ActionMap:
     An output of 0 is the neutral schedule, whatever the network: a collapse is harmless. The first
     output moves the ratio in log-odds, so that every ratio in (0, 1) can be reached and small ones
     finely; the second moves the limit's distance from the touch, by `price_scale` ticks a unit.
+    Outputs of a map that `chooses` are the scores of single actions, of which one is taken.
     """
 
     zero: float = 1.0
     scale: float = 1.0
     price_scale: float = 2.0
+    chooses: ClassVar[bool] = False
+
+    def outputs(self, takes_price: bool) -> int:
+        """Numbers that a policy must give."""
+        return 2 if takes_price else 1
+
+    def actions(self, taken: Tensor, *, steps_left: int, neutral: Neutral) -> tuple[Tensor, Tensor]:
+        """What a world takes, ratios and offsets in ticks [n], for what was drawn [number, n]."""
+        price = taken[1] if len(taken) > 1 else torch.zeros_like(taken[0])
+        ratio = self.ratio(taken[0], steps_left=steps_left, neutral=neutral)
+        return ratio, self.offset(price, neutral=neutral)
 
     def ratio(self, output: Tensor, *, steps_left: int, neutral: Neutral) -> Tensor:
         """Share of the remaining inventory; the last step always trades all of it."""
@@ -63,7 +76,8 @@ class Policy(nn.Module):
 
     Its features give the mean outputs, a value and, with several agents, a message to the others.
     A policy of two `worlds` has heads and noise of its own for each, on the same features: what is
-    worth doing and how much it earns differ, what there is to see does not.
+    worth doing and how much it earns differ, what there is to see does not. One that `chooses` takes
+    an output with the probability that its softmax gives, others add normal noise to all.
     """
 
     def __init__(
@@ -75,9 +89,11 @@ class Policy(nn.Module):
         agents: int = 1,
         message_size: int = 0,
         worlds: int = 1,
+        chooses: bool = False,
     ) -> None:
         super().__init__()
         self.worlds = worlds
+        self.chooses = chooses
         self.history = int(modules.constant("history"))
         self.actions = actions
         self.agents = agents
@@ -144,8 +160,26 @@ class Policy(nn.Module):
         said = torch.tanh(self.speak(features)).view(-1, self.agents, self.message_size)
         return self.communication(said).clamp(-1.0, 1.0).reshape(-1, self.message_size)
 
+    def draw_noise(
+        self, steps: int, used: int, n: int, *, generator: torch.Generator, place: int
+    ) -> Tensor:
+        """What makes actions of mean outputs [step, used, n]; see `take`."""
+        if self.chooses:  # the largest of scores with Gumbel noise is a draw from their softmax
+            uniform = torch.rand((steps, used, n), generator=generator).clamp_(min=1e-12)
+            return (-torch.log(-torch.log(uniform))).to(self.log_std.device)
+        drawn = torch.randn((steps, n, used), generator=generator).to(self.log_std.device)
+        return (drawn * torch.exp(self.noise(place, used))).transpose(1, 2).contiguous()
+
+    def take(self, means: Tensor, noise: Tensor | None = None) -> Tensor:
+        """What is done [number, n] for mean outputs [used, n]: the number of the chosen one, or all."""
+        noisy = means if noise is None else means + noise
+        return noisy.argmax(0, keepdim=True).to(means.dtype) if self.chooses else noisy
+
     def log_prob(self, mean: Tensor, outputs: Tensor, place: int = 0) -> Tensor:
         """Log density of outputs [B, a] for the first `a` of the policy's actions."""
+        if self.chooses:
+            scores = functional.log_softmax(mean[..., : self.actions], dim=-1)
+            return scores.gather(-1, outputs.long())[..., 0]
         used = outputs.shape[-1]
         log_std = self.noise(place, used)
         # log N(x; m, s) = -z^2 / 2 - log s - log(2 pi) / 2 with z = (x - m) / s
@@ -188,9 +222,9 @@ class PolicyRunner:
         window = self._window.push(torch.from_numpy(observation))
         mean, _, features = self.policy(window, self.place)
         self._window.hear(features)
-        ratio = self.action_map.ratio(mean[:, 0], steps_left=self._steps_left, neutral=self.neutral)
-        price = mean[:, 1] if self.policy.actions > 1 else torch.zeros_like(mean[:, 0])
-        offset = self.action_map.offset(price, neutral=self.neutral)
+        ratio, offset = self.action_map.actions(
+            self.policy.take(mean.t()), steps_left=self._steps_left, neutral=self.neutral
+        )
         self._steps_left -= 1
         return ratio.double().cpu().numpy(), offset.double().cpu().numpy()
 

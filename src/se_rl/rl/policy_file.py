@@ -137,6 +137,9 @@ def save_policy(
     path: Path, trained: Trained, *, design: Mapping[str, str], facts: Mapping[str, Any]
 ) -> None:
     """Write a trained policy with the design it belongs to (sources by module) and other facts."""
+    if type(trained.action_map) is not ActionMap:
+        kind = type(trained.action_map).__name__
+        raise ValueError(f"a policy with {kind} has no file; train with actions 'ratio' to keep it")
     about = {
         "shape": trained.policy.shape,
         "action_map": asdict(trained.action_map),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from se_rl.rl.action_laws import ActionLaw, ChoiceLaw, NormalLaw
 from se_rl.rl.batch import Batch
 from se_rl.rl.fused import gradient_of, passes_of
 from se_rl.rl.policy import Policy
@@ -128,12 +129,17 @@ class PPO:
             kl=kl,
             clipped=clipped,
             losses=tuple((2.0 * totals[:, 1]).tolist()),
-            entropy=self.entropy(),
+            entropy=self.entropy(batches),
             steps=float(steps),
         )
 
-    def entropy(self) -> float:
-        """Of the policy's noise in a world, in nats."""
+    def entropy(self, batches: Sequence[Batch] = ()) -> float:
+        """Of the policy's noise in a world, in nats; of choices, what the batches' own showed."""
+        if self.policy.chooses:
+            surprise = [
+                -batch.columns[batch.samples(torch.arange(batch.units)), 1] for batch in batches
+            ]
+            return float(torch.cat(surprise).mean())
         # a Gaussian has log sigma + log(2 pi e) / 2
         each = self.policy.log_std.detach() + 0.5 * math.log(2 * math.pi * math.e)
         return float(each.sum()) / self.policy.worlds
@@ -163,10 +169,7 @@ class PPO:
         samples = batch.samples(units)
         columns = batch.columns.index_select(0, samples).t().contiguous()  # [column, sample]
         count = len(samples)
-        used = len(columns) - 4
-        noise = self.policy.noise(batch.place, used)
-        start = batch.place * self.policy.actions
-        to_noise = gradient_of(self.policy.log_std)[start : start + used]
+        law = self._law(batch.place, used=len(columns) - 4)
         sums = torch.zeros(TERMS, device=columns.device)
         for part in self._chunks(count):
             out = self._passes.forward(batch, samples[part])
@@ -175,15 +178,20 @@ class PPO:
                 out,
                 columns[:, part],
                 to_out,
-                noise,
-                to_noise,
+                law,
                 settings=self.settings,
                 scale=batch.weight / count,
             )
             self._passes.backward(to_out)
-        # L = L_policy + c_value * L_value - c_entropy * H
-        to_noise -= batch.weight * self.entropy_bonus
         return mean_terms(sums, count)
+
+    def _law(self, place: int, *, used: int) -> ActionLaw:
+        """How likely actions are that `used` numbers describe, in the world at a place."""
+        if self.policy.chooses:
+            return ChoiceLaw(bonus=self.entropy_bonus)
+        start = place * self.policy.actions
+        to_noise = gradient_of(self.policy.log_std)[start : start + used]
+        return NormalLaw(self.policy.noise(place, used), to_noise, bonus=self.entropy_bonus)
 
     def _chunks(self, count: int) -> list[slice]:
         """Parts of a minibatch that stay in a CPU's cache: whole books."""

@@ -18,6 +18,9 @@ from se_rl.rl.policy import ActionMap, Neutral, Policy, Window
 Think = Callable[[Tensor, Tensor, Tensor], None]
 """Takes a world's observation; writes what the policy sees, and its means and value [., n]."""
 
+LIVE = "live"
+"""The field that is 0 where an order was over before a step; nothing is learned from such steps."""
+
 
 class Diverged(RuntimeError):
     """The training of a design cannot go on; the message is the reason kept with the design."""
@@ -40,6 +43,13 @@ class Rollout:
     """Which orders count: those whose market did not break."""
     place: int = 0
     """Which of the policy's heads answered."""
+
+    @property
+    def live(self) -> Tensor | None:
+        """Which steps [step, order] were decided on open orders; None where all were."""
+        if LIVE not in self.field_names:
+            return None
+        return self.fields[self.field_names.index(LIVE)] > 0.0
 
     def windows_at(self, step: int, *, history: int) -> Tensor:
         """What the policy saw at a step [order, history, observation]; zeros before the first."""
@@ -87,32 +97,31 @@ def collect(
     """
     n = len(episodes)
     horizon = world.horizon
-    used = 2 if world.takes_price else 1
+    used = action_map.outputs(world.takes_price)
     size = policy.observation_size + policy.message_size
     observations = torch.empty((horizon, n, size), device=device)
     heads = torch.empty((horizon, policy.actions + 1, n), device=device)
     fields = np.empty((horizon, len(world.field_names), n), np.float32)
-    drawn = torch.randn((horizon, n, used), generator=generator).to(device)
-    noise = drawn * torch.exp(policy.noise(place, used))
-    outputs = noise.transpose(1, 2).contiguous()  # [step, action, order]; means are added below
+    noise = policy.draw_noise(horizon, used, n, generator=generator, place=place)
+    outputs = torch.empty((horizon, 1 if policy.chooses else used, n), device=device)
     think = _thinker(policy, place, n, device)
     observation = world.reset(episodes)
     for t in range(horizon):
         think(torch.from_numpy(observation), observations[t], heads[t])
-        outputs[t] += heads[t, :used]
-        ratio = action_map.ratio(outputs[t, 0], steps_left=horizon - t, neutral=neutral)
-        ratios = _finite(ratio, t)
-        offsets = None
-        if world.takes_price:
-            offsets = _finite(action_map.offset(outputs[t, 1], neutral=neutral), t)
-        observation = world.step(ratios, offsets, fields[t])
+        outputs[t] = policy.take(heads[t, :used], noise[t])
+        ratio, offset = action_map.actions(outputs[t], steps_left=horizon - t, neutral=neutral)
+        offsets = _finite(offset, t) if world.takes_price else None
+        observation = world.step(_finite(ratio, t), offsets, fields[t])
     by_field = np.ascontiguousarray(fields.swapaxes(0, 1))  # [field, step, order]
     by_order = outputs.transpose(1, 2).contiguous()  # [step, order, action]
+    values = heads[:, -1].contiguous()
+    if LIVE in world.field_names:  # what is over is worth nothing
+        values *= torch.from_numpy(by_field[world.field_names.index(LIVE)]).to(device)
     return Rollout(
         observations=observations,
         outputs=by_order,
         log_probs=policy.log_prob(heads.transpose(1, 2), by_order, place),
-        values=heads[:, -1].contiguous(),
+        values=values,
         fields=torch.from_numpy(by_field).to(device),
         field_names=world.field_names,
         kept=torch.from_numpy(~world.broken).to(device),

@@ -7,12 +7,11 @@ dimension, so that every operation runs over contiguous numbers.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 
 from se_rl.config import option, settings
+from se_rl.rl.action_laws import ActionLaw
 
 
 @settings
@@ -47,38 +46,28 @@ def differentiate(
     out: Tensor,
     columns: Tensor,
     to_out: Tensor,
-    noise: Tensor,
-    to_noise: Tensor,
+    law: ActionLaw,
     *,
     settings: PPOSettings,
     scale: float,
 ) -> Tensor:
     """Sums of the loss's terms over rows, whose derivatives by the outputs go to `to_out`.
 
-    `out` [actions + 1, n] are mean outputs and value, `columns` [used + 4, n] the outputs taken,
-    then old log-prob, old value, advantage and return; `noise` [used] are the logarithms of the
-    noise, whose derivatives are added to `to_noise`. Every derivative is times `scale`.
+    `out` [actions + 1, n] are mean outputs and value, `columns` [taken + 4, n] what was done, then
+    old log-prob, old value, advantage and return; `law` says how likely it is. Every derivative is
+    times `scale`.
     """
-    used = len(columns) - 4
-    old_log_prob, old_value, advantage, target = columns[used:].unbind()
+    old_log_prob, old_value, advantage, target = columns[-4:].unbind()
     terms = torch.empty((TERMS, len(target)), device=out.device)
     gain, squared, divergence, outside = terms
-    inverse = torch.exp(-noise)[:, None]
-    # log ratio = sum(-z^2 / 2 - log s - log(2 pi) / 2) - old log-prob, z = (x - m) / s
-    z = (columns[:used] - out[:used]).mul_(inverse)
-    constant = noise.sum() + 0.5 * used * math.log(2 * math.pi)
-    shift = z.square().sum(0).mul_(-0.5).sub_(constant).sub_(old_log_prob)
+    shift = law.log_prob(out[:-1], columns[:-4]).sub_(old_log_prob)
     ratio = torch.exp(shift)
     # gain = min(ratio * A, clip(ratio) * A); the clipped branch is flat
     plain = ratio * advantage
     bounded = ratio.clamp(1.0 - settings.clip, 1.0 + settings.clip).mul_(advantage)
     torch.minimum(plain, bounded, out=gain)
     by_log_prob = (plain <= bounded).mul(plain).mul_(-scale)
-    # d log-prob / d m = z / s, d log-prob / d log s = z^2 - 1
-    pull = z * by_log_prob
-    to_out[used:].zero_()
-    torch.mul(pull, inverse, out=to_out[:used])
-    to_noise += pull.mul_(z).sub_(by_log_prob).sum(1)
+    law.differentiate(by_log_prob, to_out[:-1], scale=scale)
     slope = _value_loss(out[-1], old_value, target, clip=settings.value_clip, squared=squared)
     torch.mul(slope, scale * settings.value_weight, out=to_out[-1])
     # KL = ratio - 1 - log ratio, which is never negative

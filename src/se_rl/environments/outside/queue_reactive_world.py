@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from se_rl.data.market_data import DataError
+from se_rl.environments.outside.inputs import Input, Inputs, age
 from se_rl.environments.outside.task import Array, Int, Observation, OutsideWorld
 from se_rl.market.outside.queue_rates import DEPTHS
 from se_rl.market.outside.queue_reactive import ASK, BID, QueueReactiveMarkets
@@ -32,43 +32,27 @@ class QueueReactiveWorld(OutsideWorld):
 
     `inputs` names what is observed, out of `INPUTS`. What is left after the last decision is bought
     at once, at prices that get worse with the depth; with a `penalty`, each unit costs that much
-    instead, as in the published training. A ratio is a share of the best ask queue where `share_of`
-    is "queue", and of what is left to buy, but no more than that queue, where it is "inventory".
+    instead, as in the published training. A ratio is a share of the best ask queue.
     """
 
     name = "qrm"
     horizon = DECISIONS
 
     def __init__(
-        self,
-        *,
-        inputs: Sequence[str] = PUBLISHED_INPUTS,
-        penalty: float | None = None,
-        share_of: str = "queue",
+        self, *, inputs: Sequence[str] = PUBLISHED_INPUTS, penalty: float | None = None
     ) -> None:
-        unknown = sorted(set(inputs) - set(INPUTS))
-        if unknown or not inputs:
-            raise DataError(f"inputs {unknown} are unknown; choose from {', '.join(INPUTS)}")
-        if share_of not in ("queue", "inventory"):
-            raise DataError(f"share_of is {share_of!r}; use 'queue' or 'inventory'")
-        self.inputs = tuple(inputs)
+        self.inputs = Inputs(inputs, INPUTS)
         self.penalty = penalty
-        self.share_of = share_of
-        self.observation_size = len(self.inputs)
+        self.observation_size = self.inputs.size
 
     @property
     def remaining(self) -> Int:
         """Units still to buy."""
         return self.markets.inventory
 
-    def step(self, ratio: Array, offset: Array | None, fields: Observation) -> Observation:
-        """Buy a share of the best queue or of what is left, rounded half to even."""
-        best = self.best_ask_size
-        whole = best if self.share_of == "queue" else self.remaining
-        units = np.rint(np.asarray(ratio) * whole).astype(np.int64)
-        observation = self.buy(np.minimum(units, best))
-        fields[0] = self.reward
-        return observation
+    def _decide(self, ratio: Array, offset: Array | None) -> Observation:
+        """Buy a share of the best queue, rounded half to even."""
+        return self.buy(np.rint(np.asarray(ratio) * self.best_ask_size).astype(np.int64))
 
     def buy(self, units: Int) -> Observation:
         """One decision: buy these units at once, as far as there are so many."""
@@ -91,16 +75,29 @@ class QueueReactiveWorld(OutsideWorld):
     def _start(self, seeds: Int) -> None:
         self.markets = QueueReactiveMarkets(len(seeds), seconds=SECONDS)
         self.markets.reset(seeds, UNITS)
+        self.spreads: list[Array] = []
         self._observation = np.empty((len(seeds), self.observation_size), np.float32)
 
     def _observe(self) -> Observation:
-        for place, name in enumerate(self.inputs):
-            self._observation[:, place] = INPUTS[name](self)
-        return self._observation
+        self.spreads.append(self.spread)
+        return self.inputs.read(self, self._observation)
+
+    @property
+    def spread(self) -> Array:
+        """Ticks from the best bid to the best ask."""
+        return 1.0 + self.markets.best(ASK)[0] + self.markets.best(BID)[0]
+
+    @property
+    def drift(self) -> Array:
+        """Ticks that the mid is above the first reference price."""
+        lean = self.markets.best(ASK)[0] - self.markets.best(BID)[0]
+        return self.markets.state.moved + 0.5 * lean
+
+    def _rest_at_mid(self) -> Array:
+        return -TICK * self.remaining * self.drift
 
 
 def _best_ask(world: QueueReactiveWorld) -> Array:
-    """The best ask over the first reference price, in prices, by the published mean and spread."""
     above = (world.markets.state.moved + world.markets.best(ASK)[0]).astype(np.float64) + 0.5
     return (TICK * above - _ASK_MEAN) / _ASK_SPREAD
 
@@ -110,32 +107,40 @@ def _size(units: Int) -> Array:
 
 
 def _imbalance(world: QueueReactiveWorld) -> Array:
-    """Bids less asks of all queues, over their sum."""
     queues = world.markets.state.queues
     bids = queues[:, :DEPTHS].sum(axis=1)
     return (2.0 * bids - queues.sum(axis=1)) / queues.sum(axis=1)
 
 
-def _queue(place: int) -> Callable[[QueueReactiveWorld], Array]:
-    return lambda world: _size(world.markets.state.queues[:, place])
+def _time(world: QueueReactiveWorld) -> Array:
+    return np.full(len(world.remaining), 2.0 * world.step_index / (DECISIONS - 1) - 1.0)
 
 
-INPUTS: dict[str, Callable[[QueueReactiveWorld], Array]] = {
-    "inventory": lambda world: 2.0 * world.remaining / UNITS - 1.0,
-    "time": lambda world: np.full(
-        len(world.remaining), 2.0 * world.step_index / (DECISIONS - 1) - 1.0
+INPUTS: dict[str, Input[QueueReactiveWorld]] = {
+    "inventory": Input(
+        "what is left of the order, -1 to 1", lambda world: 2.0 * world.remaining / UNITS - 1.0
     ),
-    "best_ask": _best_ask,
-    "best_ask_size": lambda world: _size(world.best_ask_size),
-    "best_bid_size": lambda world: _size(world.markets.best(BID)[1]),
-    "bid_queue_1": _queue(BID),
-    "bid_queue_2": _queue(BID + 1),
-    "bid_queue_3": _queue(BID + 2),
-    "ask_queue_1": _queue(ASK),
-    "ask_queue_2": _queue(ASK + 1),
-    "ask_queue_3": _queue(ASK + 2),
-    "bid_depth": lambda world: world.markets.best(BID)[0].astype(np.float64),
-    "ask_depth": lambda world: world.markets.best(ASK)[0].astype(np.float64),
-    "imbalance": _imbalance,
+    "time": Input("from -1 to 1 at the last decision", _time),
+    "best_ask": Input(
+        "over the first reference price, by the published mean and spread", _best_ask
+    ),
+    "best_ask_size": Input("units, scaled", lambda world: _size(world.best_ask_size)),
+    "best_bid_size": Input("units, scaled", lambda world: _size(world.markets.best(BID)[1])),
+    "queues": Input(
+        "sizes of all queues, scaled: bids, then asks, the nearest first",
+        lambda world: _size(world.markets.state.queues),
+        2 * DEPTHS,
+    ),
+    "depths": Input(
+        "how deep the best bid and the best ask lie",
+        lambda world: np.stack([world.markets.best(BID)[0], world.markets.best(ASK)[0]], axis=1),
+        2,
+    ),
+    "imbalance": Input("bids less asks of all queues, over their sum", _imbalance),
+    "spread": Input("ticks over 3", lambda world: world.spread / 3.0),
+    "spread_age": Input(
+        "decisions since the spread changed, over 5", lambda world: age(world.spreads) / 5.0
+    ),
+    "drift": Input("ticks of the mid since arrival, over 5", lambda world: world.drift / 5.0),
 }
-"""What an agent may observe, by name; a field is computed only where it is asked for."""
+"""What an agent may observe, by name; flows would add nothing: rates depend on the queues alone."""

@@ -1,7 +1,8 @@
 """What the tasks in others' markets share: seeded episodes that all have the same steps and reward.
 
-They know neither sides nor bars, so that a reward is the only field a step fills. An episode may end
-before the last step; it then stands still and earns nothing.
+They know neither sides nor bars, so that a step fills few fields: its reward, the same marked to the
+mid, and whether the order was still open. An episode may end before the last step; it then stands
+still and earns nothing.
 """
 
 from __future__ import annotations
@@ -29,15 +30,21 @@ class SeededEpisodes:
 
 
 class OutsideWorld(ABC):
-    """One such task, many episodes at once."""
+    """One such task, many episodes at once.
+
+    A step's `marked` reward counts what is left of the order at the mid: over an episode it sums up
+    to the return less what the order was worth at first, which no agent can change, but it shows
+    what a move of the price did to the order when it happens.
+    """
 
     name: str
     horizon: int
     agents = 1
     takes_price = False
-    field_names = ("reward",)
+    field_names = ("reward", "marked", "live")
     observation_size: int
     reward: Array  # [n] of the last step
+    marked: Array  # [n] the same, what is left counted at the mid
     returned: Array  # [n] the sum of the rewards so far
     unfinished: Int  # [n] what was left of the order at the end, before it was forced
     step_index: int
@@ -51,9 +58,11 @@ class OutsideWorld(ABC):
         n = len(episodes)
         self.step_index = 0
         self.reward = np.zeros(n)
+        self.marked = np.zeros(n)
         self.returned = np.zeros(n)
         self.unfinished = np.zeros(n, np.int64)
         self._start(episodes.seeds)
+        self._worth = self._rest_at_mid()
         return self._observe()
 
     @property
@@ -76,9 +85,17 @@ class OutsideWorld(ABC):
         """Episodes whose outcome is void."""
         return np.zeros(len(self.returned), np.bool_)
 
-    @abstractmethod
     def step(self, ratio: Array, offset: Array | None, fields: Observation) -> Observation:
-        """One decision in the terms of `environments.worlds.World`; fields[0] is its reward."""
+        """One decision in the terms of `environments.worlds.World`; fills `field_names`."""
+        fields[2] = self.remaining > 0
+        observation = self._decide(ratio, offset)
+        fields[0] = self.reward
+        fields[1] = self.marked
+        return observation
+
+    @abstractmethod
+    def _decide(self, ratio: Array, offset: Array | None) -> Observation:
+        """Act, and run to the next decision."""
 
     @abstractmethod
     def _start(self, seeds: Int) -> None:
@@ -88,8 +105,15 @@ class OutsideWorld(ABC):
     def _observe(self) -> Observation:
         """What the agents see now."""
 
+    @abstractmethod
+    def _rest_at_mid(self) -> Array:
+        """What the rest of each order would return at the mid."""
+
     def _book(self, reward: Array) -> None:
         """Count a step and what it earned."""
         self.reward = reward
         self.returned += reward
         self.step_index += 1
+        worth = self._rest_at_mid() if self.steps_left else np.zeros(len(reward))
+        self.marked = reward + worth - self._worth
+        self._worth = worth

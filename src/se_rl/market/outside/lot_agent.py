@@ -145,7 +145,7 @@ def signed_share(flow: Any, b: int, first: int) -> float:
 
 
 def look(book: Book, lots: LotState, b: int, time: float, order: int, out: Any) -> None:
-    """Write what the agent sees, and begin the next window of flows."""
+    """Write what the agent sees."""
     counts = lots.counts
     bid, ask = best_bid(book, b), best_ask(book, b)
     if time == 0.0:
@@ -170,9 +170,6 @@ def look(book: Book, lots: LotState, b: int, time: float, order: int, out: Any) 
     out[b, 7] = signed_share(counts, b, LIMIT_FLOW)
     out[b, 8] = (bid + ask - counts[b, LAST_MID]) / 20.0
     counts[b, LAST_MID] = bid + ask
-    for side in (BUY, SELL):
-        counts[b, MARKET_FLOW + side] = 0
-        counts[b, LIMIT_FLOW + side] = 0
     look_at_lots(book, lots, b, remaining, order, out)
 
 
@@ -221,6 +218,37 @@ def look_at_queue(book: Book, b: int, price: int, level: float, place: int, out:
             ahead_of_it += quantity
         slot = int(book.orders[b, slot, NEXT])
     return place
+
+
+def look_at_places(book: Book, b: int, out: Any) -> None:
+    """For each level above the bid: own lots, then lots ahead of the first of them.
+
+    Where the agent has none, the whole queue would be ahead of it.
+    """
+    bid = best_bid(book, b)
+    for level in range(LEVELS):
+        price = bid + 1 + level
+        out[b, level] = 0
+        out[b, LEVELS + level] = volume_at(book, b, SELL, price)
+        if out[b, LEVELS + level] == 0:
+            continue
+        out[b, level] = own_volume(book, b, price)
+        if out[b, level] > 0:
+            out[b, LEVELS + level] = lots_ahead(book, b, price)
+
+
+def lots_ahead(book: Book, b: int, price: int) -> int:
+    """Others' lots in front of the agent's first one at a price."""
+    row = min(price - book.meta[b, BASE + SELL], book.levels.shape[2] - 1)
+    slot = int(book.levels[b, SELL, row, HEAD])
+    ahead = 0
+    while slot >= 0:
+        if book.orders[b, slot, PRICE] == price:
+            if book.orders[b, slot, OWNER] == AGENT:
+                break
+            ahead += int(book.orders[b, slot, QUANTITY])
+        slot = int(book.orders[b, slot, NEXT])
+    return ahead
 
 
 FUNCTIONS = own_functions(globals())

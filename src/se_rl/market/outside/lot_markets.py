@@ -24,8 +24,10 @@ from se_rl.market.outside.lot_numbers import (
     FIRST_BID,
     INITIAL,
     LAST_MID,
+    LEVELS,
     LIMIT_FLOW,
     LOT_NUMBERS,
+    MARKET_FLOW,
     OWNERS,
     START_LEVELS,
     START_TIME,
@@ -52,6 +54,7 @@ KERNEL = make_kernel(
     *lot_agent.FUNCTIONS,
 )
 _run_until, _look, _send = KERNEL.run_until, KERNEL.look, KERNEL.send
+_look_at_places = KERNEL.look_at_places
 _rebalance, _liquidation, _write_message = (
     KERNEL.rebalance,
     KERNEL.liquidation,
@@ -70,6 +73,12 @@ def _make_callers(source_hash: int) -> SimpleNamespace:
             _look(book, lots, b, time, order, out)
 
     @nb.njit(nogil=True, cache=True)
+    def places(book, out):  # type: ignore[no-untyped-def]
+        _ = source_hash
+        for b in range(book.meta.shape[0]):
+            _look_at_places(book, b, out)
+
+    @nb.njit(nogil=True, cache=True)
     def act(book, lots, order, what, shares, offers):  # type: ignore[no-untyped-def]
         _ = source_hash
         messages = np.zeros((MOST_MESSAGES, 3), np.int64)
@@ -85,7 +94,7 @@ def _make_callers(source_hash: int) -> SimpleNamespace:
                 count = _write_message(messages, 0, at.LIMIT, offers[b, 0], offers[b, 1])
             _send(book, lots, b, messages, count)
 
-    return SimpleNamespace(run=run, act=act)
+    return SimpleNamespace(run=run, places=places, act=act)
 
 
 _CALL = _make_callers(KERNEL.source_hash)
@@ -101,6 +110,8 @@ class LotMarkets:
         self.lots = LotState.empty(n)
         self._opening = opening_messages()
         self.seen = np.zeros((n, LOT_NUMBERS + 2 * order), np.float32)
+        self.flows = np.zeros((n, 4), np.int64)
+        """Lots bought and sold at market in the last run, then lots of bids and offers in it."""
 
     def reset(self, seeds: npt.ArrayLike) -> Observation:
         """Start every market anew from its seed, and run it to time 0; what the agents see."""
@@ -120,7 +131,16 @@ class LotMarkets:
     def run(self, time: float) -> Observation:
         """All events before a time; what the agents see then, in an array that is reused."""
         _CALL.run(self.books.book, self.lots, self.tables, self.order, time, self.seen)
+        window = self.lots.counts[:, MARKET_FLOW : LIMIT_FLOW + 2]
+        self.flows = window.copy()
+        window[:] = 0
         return self.seen
+
+    def places(self) -> Int:
+        """Own lots on the five levels above the bid, then lots ahead of the first one on each."""
+        out = np.empty((len(self.seen), 2 * LEVELS), np.int64)
+        _CALL.places(self.books.book, out)
+        return out
 
     def spread(self, shares: Array) -> None:
         """Spread what is left by shares [n, market | bid + 1 ... bid + 5 | inactive]."""
