@@ -42,16 +42,6 @@ def test_ppo_updates_on_its_episodes(world: OutsideWorld, actions: str) -> None:
     assert rows[1].work > rows[0].work and np.isfinite(rows[1].stats.entropy)
 
 
-def test_choices_are_learned_in_the_queue_reactive_market() -> None:
-    """A uniform choice buys far too fast; a few updates see that."""
-    learner = training(QueueReactiveWorld(penalty=1.0), "grid")
-    rows = learner.learn(["static"] * 40)
-    first, last = (
-        np.mean([row.rewards["static"] for row in part]) for part in (rows[:8], rows[-8:])
-    )
-    assert last > first + 0.05
-
-
 def test_outputs_of_zero_take_the_first_ratio_and_spread_evenly() -> None:
     neutral = Neutral()
     grid, simplex = GridActions(), SimplexActions(scale=2.0)

@@ -113,11 +113,17 @@ def test_the_gradient_by_hand_equals_autograd(
         torch.testing.assert_close(ours, theirs, rtol=2e-4, atol=2e-6)
 
 
+def choosing(choices: int) -> Policy:
+    policy = Policy(Modules(), observation_size=5, actions=choices)
+    policy.chooses = True
+    return policy
+
+
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 10_000), bonus=st.sampled_from([0.0, 0.01]))
 def test_the_gradient_of_choices_equals_autograd(seed: int, bonus: float) -> None:
     torch.manual_seed(seed)
-    policy = Policy(Modules(), observation_size=5, actions=4, chooses=True)
+    policy = choosing(4)
     played = rollout(policy, seed=seed)
     chosen = torch.randint(4, played.outputs.shape).float()
     batch = Batch.of(replace(played, outputs=chosen), torch.randn((6, 8)), policy=policy)
@@ -128,7 +134,7 @@ def test_the_gradient_of_choices_equals_autograd(seed: int, bonus: float) -> Non
 
 
 def test_choices_are_drawn_from_the_softmax() -> None:
-    policy = Policy(Modules(), observation_size=1, actions=3, chooses=True)
+    policy = choosing(3)
     scores = torch.tensor([0.0, 1.0, -1.0])[:, None].expand(3, 20_000)
     noise = policy.draw_noise(1, 3, 20_000, generator=torch.Generator().manual_seed(0), place=0)
     taken = policy.take(scores, noise[0])
@@ -137,6 +143,20 @@ def test_choices_are_drawn_from_the_softmax() -> None:
     assert (policy.take(scores) == 1.0).all()
     log_prob = policy.log_prob(scores.t(), taken.t())
     torch.testing.assert_close(log_prob, torch.log_softmax(scores, 0)[taken[0].long(), 0])
+
+
+def test_a_better_choice_becomes_the_usual_one() -> None:
+    torch.manual_seed(0)
+    policy = choosing(3)
+    played = rollout(policy, orders=200)
+    chosen = torch.randint(3, played.outputs.shape).float()
+    even = torch.full_like(played.log_probs, -math.log(3.0))
+    played = replace(played, outputs=chosen, log_probs=even)
+    batch = Batch.of(played, (chosen[..., 0] == 2.0).float(), policy=policy)
+    stats = PPO(policy, learning_rate=1e-2, settings=PPOSettings(kl_stop=9.0)).update([batch])
+    mean, _, _ = policy(batch.windows(torch.arange(batch.units)))
+    assert float(torch.softmax(mean, 1)[:, 2].detach().mean()) > 0.38
+    assert stats.entropy == pytest.approx(math.log(3.0))
 
 
 def test_nothing_is_learned_from_steps_after_the_end() -> None:

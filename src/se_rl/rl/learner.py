@@ -125,15 +125,16 @@ def _fresh_policy(
     action_map = action_map_of(modules)
     first = next(iter(worlds.values()))[0]
     takes_price = any(group[0].takes_price for group in worlds.values())
-    return Policy(
+    policy = Policy(
         modules,
         observation_size=first.observation_size,
         actions=action_map.outputs(takes_price),
-        chooses=action_map.chooses,
         agents=most_agents(worlds),
         message_size=message_size,
         worlds=len(worlds),
     )
+    policy.chooses = action_map.chooses
+    return policy
 
 
 def _constant(modules: Modules, name: str, setting: float | None) -> float:

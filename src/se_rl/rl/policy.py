@@ -80,6 +80,8 @@ class Policy(nn.Module):
     an output with the probability that its softmax gives, others add normal noise to all.
     """
 
+    chooses = False
+
     def __init__(
         self,
         modules: Modules,
@@ -89,11 +91,9 @@ class Policy(nn.Module):
         agents: int = 1,
         message_size: int = 0,
         worlds: int = 1,
-        chooses: bool = False,
     ) -> None:
         super().__init__()
         self.worlds = worlds
-        self.chooses = chooses
         self.history = int(modules.constant("history"))
         self.actions = actions
         self.agents = agents

@@ -85,13 +85,13 @@ class QueueReactiveWorld(OutsideWorld):
     @property
     def spread(self) -> Array:
         """Ticks from the best bid to the best ask."""
-        return 1.0 + self.markets.best(ASK)[0] + self.markets.best(BID)[0]
+        return (1 + self.markets.best(ASK)[0] + self.markets.best(BID)[0]).astype(np.float64)
 
     @property
     def drift(self) -> Array:
         """Ticks that the mid is above the first reference price."""
         lean = self.markets.best(ASK)[0] - self.markets.best(BID)[0]
-        return self.markets.state.moved + 0.5 * lean
+        return self.markets.state.moved + lean.astype(np.float64) / 2.0
 
     def _rest_at_mid(self) -> Array:
         return -TICK * self.remaining * self.drift
