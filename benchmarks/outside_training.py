@@ -1,10 +1,10 @@
 """Our PPO in the markets that others built, beside their learners and the best simple rules.
 
     python benchmarks/outside_training.py [--market qrm cw-noise-20 ...] [--seeds 5] [--workers 2]
-        [--records FOLDER] [--out docs/results/outside_training.md]
+        [--records FILE] [--out docs/results/outside_training.md]
 
-Every training of a market and seed is one process on one core and one small file in the folder of
-records; those that are there already are not made again, and the page shows all of them. Set
+Every training of a market and seed is one process on one core and one line in the file of records;
+those that are there already are not made again, and the page shows all of them. Set
 NUMBA_NUM_THREADS=1 and OMP_NUM_THREADS=1.
 
 In `qrm`, units left at the end cost 1 each in training, as published; in the test they are bought at
@@ -18,23 +18,23 @@ import argparse
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
 
 from se_rl.baselines.outside import MeanReturn
-from se_rl.environments.outside.lot_world import NAMES, LotWorld
+from se_rl.environments.outside.lot_world import NAMES, PLACES, LotWorld
 from se_rl.environments.outside.queue_reactive_world import PENALTY, QueueReactiveWorld
 from se_rl.environments.outside.task import OutsideWorld, SeededEpisodes
 from se_rl.environments.worlds import World
 from se_rl.modules.defaults import Modules, Network
 from se_rl.rl.surrogate import PPOSettings
 from se_rl.rl.trainer import TrainConfig, Trained, train
-from se_rl_benchmarks.outside_training_page import TrainingRow, page
+from se_rl_benchmarks.outside_training_page import TrainingRow, figures, page
 
 MARKETS = ("qrm", *NAMES)
 FIRST_TEST_SEED = 50_000_000
@@ -42,7 +42,7 @@ FIRST_TEST_SEED = 50_000_000
 TEST_EPISODES = 30_000
 AT_ONCE = 3000
 """Test episodes that are played together."""
-RECORDS = Path("out/outside_training")
+RECORDS = Path("out/outside_training.jsonl")
 
 
 class QueueNetwork(Network):
@@ -129,7 +129,7 @@ def train_in(market: str, seed: int, *, work: float | None = None) -> TrainingRo
         seed=seed,
     )
     if trained.reason:
-        raise SystemExit(f"{market}, seed {seed}: {trained.reason}")
+        raise RuntimeError(f"{market}, seed {seed}: {trained.reason}")
     seconds = time.process_time() - started
     returned, unfinished = play_policy(world_of(market, design.inputs, training=False), trained)
     return TrainingRow(
@@ -169,32 +169,36 @@ class _Job:
     market: str
     seed: int
     work: float | None
-    path: Path
 
 
 def _do(job: _Job) -> TrainingRow:
-    row = train_in(job.market, job.seed, work=job.work)
-    job.path.write_text(json.dumps(asdict(row)))
-    return row
+    return train_in(job.market, job.seed, work=job.work)
 
 
-def run_all(jobs: Sequence[_Job], workers: int, say: Callable[[str], Any]) -> None:
-    """Train what is not there yet, each in a process of its own that compiles what it needs."""
-    missing = [job for job in jobs if not job.path.exists()]
+def finished(jobs: Sequence[_Job], workers: int) -> Iterator[TrainingRow]:
+    """Train, each in a process of its own, and give rows as they come."""
     if workers == 1:
-        for job in missing:
-            say(f"... {_do(job)}")
+        yield from map(_do, jobs)
         return
-    with multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=1) as pool:
-        for row in pool.imap_unordered(_do, missing):
-            say(f"... {row}")
+    compile_kernels({job.market for job in jobs})
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(_do, jobs)
 
 
-def read_records(folder: Path) -> list[TrainingRow]:
-    """All trainings of a folder, by market and seed."""
+def compile_kernels(markets: Collection[str]) -> None:
+    """Fill numba's cache on disk, so that not every process compiles the same."""
+    for market in markets:
+        world = world_of(market, design_of(market).inputs, training=True)
+        world.reset(world.draw(np.random.default_rng(0), 2))
+        shares = np.full((2, PLACES), 1.0 / PLACES) if market in NAMES else np.ones(2)
+        world.step(shares, None, np.zeros((len(world.field_names), 2), np.float32))
+
+
+def read_records(path: Path) -> list[TrainingRow]:
+    """All trainings of a file, by market and seed."""
     rows = []
-    for path in folder.glob("*.json"):
-        fields = json.loads(path.read_text())
+    for line in path.read_text().splitlines() if path.exists() else ():
+        fields = json.loads(line)
         rows.append(TrainingRow(**fields | {"inputs": tuple(fields["inputs"])}))
     return sorted(rows, key=lambda row: (MARKETS.index(row.market), row.seed))
 
@@ -211,21 +215,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--out", type=Path, help="write the page here, and JSON beside it")
     options = parser.parse_args(arguments)
-    options.records.mkdir(parents=True, exist_ok=True)
+    options.records.parent.mkdir(parents=True, exist_ok=True)
+    known = {(row.market, row.seed) for row in read_records(options.records)}
     jobs = []
     for seed in range(options.seeds):
-        for market in options.market:
-            path = options.records / f"{market}-{seed}.json"
-            jobs.append(_Job(market, seed, options.work, path))
-    run_all(jobs, options.workers, lambda line: print(line, flush=True))
+        for market in reversed(options.market):  # the longest first
+            if (market, seed) not in known:
+                jobs.append(_Job(market, seed, options.work))
+    for row in finished(jobs, options.workers):
+        print(f"... {row}", flush=True)
+        with options.records.open("a") as records:
+            records.write(json.dumps(asdict(row)) + "\n")
     rows = read_records(options.records)
     text = page(rows)
     print(text)
     if options.out:
         options.out.write_text(text)
-        options.out.with_suffix(".json").write_text(
-            json.dumps([asdict(row) for row in rows], indent=1) + "\n"
-        )
+        options.out.with_suffix(".json").write_text(json.dumps(figures(rows), indent=1) + "\n")
 
 
 if __name__ == "__main__":

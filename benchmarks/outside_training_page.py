@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 
 from se_rl_benchmarks.markdown_tables import table
@@ -137,3 +137,12 @@ def page(rows: Sequence[TrainingRow]) -> str:
         )
         + "\n"
     )
+
+
+def figures(rows: Sequence[TrainingRow]) -> dict[str, object]:
+    """The same as JSON: every training, and what it is held against."""
+    return {
+        "trainings": [asdict(row) for row in rows],
+        "published learners": {market: asdict(rival) for market, rival in LEARNERS.items()},
+        "simple rules": {market: asdict(rival) for market, rival in SIMPLE_RULES.items()},
+    }

@@ -16,13 +16,21 @@ def test_markets_are_trained_once_and_shown(
 ) -> None:
     monkeypatch.setattr(outside_training, "TEST_EPISODES", 200)
     out = tmp_path / "page.md"
-    wish = ["--market", "qrm", "cw-noise-20", "--work", "0.05", "--records", str(tmp_path / "kept")]
+    wish = [
+        "--market",
+        "qrm",
+        "cw-noise-20",
+        "--work",
+        "0.05",
+        "--records",
+        str(tmp_path / "kept.jsonl"),
+    ]
     outside_training.main([*wish, "--out", str(out)])
     assert capsys.readouterr().out.count("... TrainingRow(") == 2
     outside_training.main(wish)
     again = capsys.readouterr().out
     assert "TrainingRow(" not in again and again == out.read_text() + "\n"
-    queue, lots = json.loads(out.with_suffix(".json").read_text())
+    queue, lots = json.loads(out.with_suffix(".json").read_text())["trainings"]
     assert (queue["actions"], lots["actions"]) == ("grid", "simplex")
     assert -2.0 < queue["mean"] < 0.0 and 0.0 <= queue["unfinished_share"] <= 1.0
     assert "- cw-noise-20: actions `simplex`" in again
