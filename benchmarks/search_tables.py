@@ -30,6 +30,7 @@ from se_rl.core.designers import Designers
 from se_rl.core.preparation import make_kit
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
+from se_rl.llm.adapter_file import chosen_adapter
 from se_rl.llm.backends import TrainableDesigner
 from se_rl.llm.code_validator import recorded_steps
 from se_rl.llm.local import LocalDesigner
@@ -54,6 +55,7 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
     "no-lle": {"lle": False},
     "no-dek": {"hle": False, "lle": False},
     "no-imagine": {"imagine": False},
+    "untouched": {"adapter": "none"},
     "static-only": {"worlds": "static"},
     "dynamic-only": {"worlds": "dynamic"},
 }
@@ -102,6 +104,7 @@ class Searches:
                 GrammaticalValidator(),
                 seed=seed,
                 designer=self.designer if config.asks_model else None,
+                given=chosen_adapter(config.adapter, config.llm) if config.asks_model else None,
             )
             search = Search(config, archive, evaluator, designers, make_kit(config))
             steps = []
