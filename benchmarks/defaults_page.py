@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 import torch
 
-from se_rl.core.provenance import code_hash
+from se_rl.records.code_hash import code_hash
 from se_rl.records.settings import RISK
 from se_rl.scoring.score import Contributions, Stratum, day_contributions
 from se_rl.scoring.statistics import Estimate

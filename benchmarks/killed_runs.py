@@ -124,7 +124,7 @@ def descendants(pid: int) -> tuple[list[int], list[int]]:
 
 
 def record_of(folder: Path) -> Record:
-    """All that a run has stored, less what no two runs have in common.
+    """All that a run has stored, less what no two runs have in common (machines among it).
 
     Every row and file is checked on the way.
     """
@@ -132,7 +132,7 @@ def record_of(folder: Path) -> Record:
         evaluations = archive.evaluations()
         rows = [asdict(replace(e, seconds=0.0, attempts=0)) for e in evaluations]
         record: Record = {
-            "events": sorted(event.key for event in archive.events()),
+            "events": sorted(event.key for event in archive.events() if event.kind != "node"),
             "candidates": [asdict(c) for c in archive.candidates()],
             "evaluations": sorted(rows, key=_place),
             "adapters": [asdict(a) for a in archive.adapters()],

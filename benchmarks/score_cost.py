@@ -113,7 +113,9 @@ def measured(place: Path, *, designs: int, times: int) -> ScoreCost:
         for name in list(names)[:designs]:
             own = [one for one in done if one.candidate == name and one.rung == last]
             trained = pool.policy(stored.archive.candidate(name), own[0])
-            played.append(_played(history, pool.opened(trained), pool.locked(trained), name, times))
+            played.append(
+                _played(history, pool.opened(trained), pool.scorer.locked(trained), name, times)
+            )
         check = 0.0
         for name in results.fraud_checks:
             own = [one for one in done if one.candidate == name and one.rung == last]

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from se_rl.core.provenance import code_hash
 from se_rl.modules.errors import one_line
+from se_rl.records.code_hash import code_hash
 from se_rl.records.entries import key_of
 from se_rl.records.settings import RunConfig
 from se_rl_benchmarks.many_trainings import Job, Outcome, outcome_of

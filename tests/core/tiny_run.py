@@ -1,4 +1,4 @@
-"""A run as small as can be that still does everything; as a process of its own: `python tiny_run.py OUT [SETTINGS]`.
+"""A run as small as can be that still does everything; as a process of its own: `python tiny_run.py OUT [SETTINGS [EXECUTOR]]`.
 
 Its scores mean nothing. SETTINGS are changes as JSON; without any, designs are drawn at random and no model is needed.
 The process prints a line for whatever is in the archive for good: what it is, which, and whether it is new.
@@ -16,6 +16,7 @@ from typing import Any
 
 LLM_TESTS = Path(__file__).resolve().parents[1] / "llm"
 DATA = "tiny_bars"
+WORKERS = {"local": 2, "ray": 3}
 SMALL: Mapping[str, Any] = {
     "data": DATA,
     "seal": "tiny",
@@ -69,7 +70,7 @@ def tell(kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None
     print(kind, which or "-", "stored" if stored else "new", flush=True)
 
 
-def main(out: str, settings: str = "{}") -> int:
+def main(out: str, settings: str = "{}", executor: str = "local") -> int:
     """Run, or go on with, the run in a folder; what the user could mend is one line and exit code 2."""
     from se_rl.config import ConfigError
     from se_rl.core.run import run_search
@@ -78,7 +79,7 @@ def main(out: str, settings: str = "{}") -> int:
         name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(settings).items()
     }
     try:
-        run_search(tiny_config(**changes), out, tell=tell, workers=2)
+        run_search(tiny_config(**changes), out, tell=tell, workers=WORKERS[executor], executor=executor)
     except ConfigError as error:
         print(f"se-rl: {error}", file=sys.stderr)
         return 2

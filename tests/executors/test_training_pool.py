@@ -139,5 +139,7 @@ def test_trainings_that_nobody_waits_for_are_cancelled(pool: TrainingPool) -> No
 
 
 def test_an_unknown_executor_is_refused(pool: TrainingPool) -> None:
-    with pytest.raises(ConfigError, match="executor 'moon' is unknown; use one of local"):
-        open_executor("moon", pool.sandbox, workers=1)
+    with pytest.raises(
+        ConfigError, match="executor 'moon' is unknown; use one of local, ray, ray://HOST"
+    ):
+        open_executor("moon", pool.scorer, workers=1)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from se_rl.core.run import Run
-from se_rl.executors.local_sandbox import LocalSandbox
+from se_rl.executors.policy_scoring import PolicyScorer
 from se_rl.executors.protocol import FinishedTask, Handle, TrainingTask
 from se_rl.executors.registry import EXECUTORS
 from se_rl.records.archive import Archive
@@ -28,8 +28,8 @@ from tiny_run import make_data, tiny_config
 class Threads:
     """An `Executor` with a thread for each training, which itself runs in the sandbox."""
 
-    def __init__(self, sandbox: LocalSandbox, *, workers: int) -> None:
-        self.sandbox = sandbox
+    def __init__(self, scorer: PolicyScorer, *, workers: int) -> None:
+        self.sandbox = scorer.sandbox
         self.workers = workers
         self.threads = ThreadPoolExecutor(workers)
         self.running: dict[Handle, Future[TrainedDesign]] = {}

@@ -106,10 +106,16 @@ def add_run(verbs: Any) -> None:
         help="take trainings of the default and of equal designs from these runs",
     )
     parser.add_argument(
-        "--workers", type=int, metavar="N", help="trainings at once (default: one per core)"
+        "--workers",
+        type=int,
+        metavar="N",
+        help="trainings at once (default: one per core, of the whole cluster with ray)",
     )
     parser.add_argument(
-        "--executor", default="local", metavar="NAME", help="where trainings run (default: local)"
+        "--executor",
+        default="local",
+        metavar="NAME",
+        help="where trainings run: local, ray or ray://HOST:PORT (default: local)",
     )
     parser.add_argument(
         "--dry-run",
@@ -199,4 +205,6 @@ def _run(options: argparse.Namespace) -> int:
 def _again(options: argparse.Namespace, out: Path) -> list[str]:
     """The words that resume a run: its own settings and folder."""
     words = ["--config", str(out / "config.yaml"), "--out", str(out)]
+    if options.executor != "local":
+        words += ["--executor", options.executor]
     return [*words, "--unsafe-no-sandbox"] if options.unsafe else words

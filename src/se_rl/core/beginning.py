@@ -8,12 +8,13 @@ from pathlib import Path
 
 from se_rl.config import ConfigError
 from se_rl.core.preparation import run_seal
-from se_rl.core.provenance import code_hash, data_hash
+from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import load_dataset
 from se_rl.data.splits import given_split
 from se_rl.llm.adapter_file import AdapterFile, chosen_adapter
 from se_rl.llm.greeting import greet
 from se_rl.records.archive import Archive
+from se_rl.records.code_hash import code_hash
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.schema import ArchiveError
 from se_rl.records.settings import RunConfig

@@ -78,7 +78,19 @@ def writing_seconds(config: RunConfig, *, written: int) -> float:
 
 
 def usable_cores() -> int:
-    """Trainings that run at once where nobody says otherwise: one per core."""
+    """Cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def usual_workers(executor: str) -> int:
+    """Trainings at once where nobody says otherwise: one per core, of all nodes on a cluster."""
+    from se_rl.executors.registry import check_ray, is_cluster
+
+    if not is_cluster(executor):
+        return usable_cores()
+    check_ray()
+    from se_rl.executors.ray_cluster import cluster_cores
+
+    return max(1, cluster_cores(executor))

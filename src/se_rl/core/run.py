@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,10 +30,9 @@ from se_rl.core.fraud import check_finalists
 from se_rl.core.iteration_summary import summarise
 from se_rl.core.kit_use import bank_uses
 from se_rl.core.operators import hashes
-from se_rl.core.plan import usable_cores
+from se_rl.core.plan import usual_workers
 from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
 from se_rl.core.pretended import evaluator_of, pretended_results
-from se_rl.core.provenance import code_hash
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
 from se_rl.core.write_up import SearchEnd, finished_results, write_up
@@ -44,6 +43,7 @@ from se_rl.executors.training_pool import TrainingPool
 from se_rl.llm.backends import Designer
 from se_rl.modules.default_sources import naive_reward_source
 from se_rl.records.archive import Archive
+from se_rl.records.code_hash import code_hash
 from se_rl.records.entries import NAIVE, Candidate, EventListener, design_id, key_of
 from se_rl.records.files import write_text
 from se_rl.records.plain import to_plain
@@ -113,7 +113,7 @@ class Run:
         self.tell = tell
         self.say = say
         self.left = left
-        workers = workers or usable_cores()
+        workers = workers or usual_workers(executor)
         say(f"loading {config.data}")
         self.seal = run_seal(config, archive)
         data = load_run_data(config, self.seal)
@@ -125,13 +125,14 @@ class Run:
             config,
             archive,
             data.validation,
-            inputs=TrainingInputs(train, data.scales, self.markets.banks),
+            inputs=TrainingInputs(train, data.scales, cache(self.markets.banks)),
             neutral=self.markets.neutral,
             data_hash=key_of(data.facts["sha256"], config.train_until, config.valid_until),
             workers=workers,
             unsafe=unsafe,
             library=library,
             executor=executor,
+            say=say,
         )
         self.designers = Designers(
             config.llm,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import count
 
-from se_rl.executors.local_sandbox import LocalSandbox
+from se_rl.executors.policy_scoring import PolicyScorer
 from se_rl.executors.protocol import FinishedTask, Handle, TrainingTask
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.sandbox.calls import Call
@@ -15,8 +15,8 @@ from se_rl.sandbox.lockdown import SandboxError
 class LockedProcesses:
     """An `Executor` with `workers` trainings at once in the sandbox of this machine."""
 
-    def __init__(self, sandbox: LocalSandbox, *, workers: int) -> None:
-        self._sandbox = sandbox
+    def __init__(self, scorer: PolicyScorer, *, workers: int) -> None:
+        self._sandbox = scorer.sandbox
         self._workers = workers
         self._handles = count()
         self._running: dict[Handle, _RunningTask] = {}

@@ -14,11 +14,14 @@ from typing import Protocol
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.executors.node_report import NodeReport
+from se_rl.records.rungs import Rung
 from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.policy import Neutral
 from se_rl.rl.sandboxed_training import TrainedDesign
 from se_rl.rl.trainer import TrainConfig
 from se_rl.rl.training_worlds import TrainingWorldsConfig
+from se_rl.scoring.score import Array
 
 Handle = int
 """Names a task that was submitted, within one executor."""
@@ -41,7 +44,10 @@ class TrainingInputs:
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One training: all that its outcome depends on beside the inputs; its deadline in seconds."""
+    """One training: all that its outcome depends on beside the inputs; its deadline in seconds.
+
+    `rung` is where its policy will be scored.
+    """
 
     sources: Mapping[str, str]
     training_worlds: TrainingWorldsConfig
@@ -49,6 +55,7 @@ class TrainingTask:
     seed: int
     neutral: Mapping[str, Neutral]
     seconds: float
+    rung: Rung
 
     @property
     def expected(self) -> ExpectedAnswer:
@@ -56,12 +63,26 @@ class TrainingTask:
         return ExpectedAnswer.of(self.training_worlds, self.config)
 
 
+@dataclass(frozen=True, eq=False)
+class ScoredPolicy:
+    """Scores per pair of orders; none, and the `reason`, where the policy failed in use."""
+
+    arrays: Mapping[str, Array]
+    reason: str
+    seconds: float
+
+
 @dataclass(frozen=True)
 class FinishedTask:
-    """A task that ended, well or not: its status is one of LOST where the worker went down."""
+    """A task that ended, well or not: its status is one of LOST where the worker went down.
+
+    An executor that works elsewhere may score the policy there at once and say where that was.
+    """
 
     handle: Handle
     trained: TrainedDesign
+    scored: ScoredPolicy | None = None
+    node: NodeReport | None = None
 
     @property
     def lost(self) -> bool:

@@ -8,15 +8,16 @@ tried again; what the design itself broke is a result with a reason.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 
 from se_rl.config import to_dict
 from se_rl.executors.local_sandbox import ATTEMPTS, LocalSandbox
+from se_rl.executors.node_report import NodeReport
+from se_rl.executors.policy_scoring import PolicyScorer
 from se_rl.executors.protocol import Executor, FinishedTask, Handle, TrainingInputs, TrainingTask
 from se_rl.executors.registry import LOCAL, open_executor
 from se_rl.executors.stored_policy import (
@@ -33,12 +34,10 @@ from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.schema import AGAIN
 from se_rl.records.settings import RunConfig
-from se_rl.rl.policy import ActionMap, Neutral
+from se_rl.rl.policy import Neutral
 from se_rl.rl.sandboxed_training import TrainedDesign
-from se_rl.rl.written_policy import PolicyError, WrittenPolicy, written_policy
 from se_rl.sandbox.lockdown import SandboxError
-from se_rl.sandbox.policy_server import WaitAllowance
-from se_rl.scoring.play import Open, OwnRows
+from se_rl.scoring.play import Open
 from se_rl.scoring.score import Array, ScoreRule
 from se_rl.scoring.score_summary import training_numbers
 from se_rl.scoring.standing import Regimes
@@ -77,14 +76,15 @@ class TrainingPool:
         unsafe: bool = False,
         library: Sequence[Archive] = (),
         executor: str = LOCAL,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.config = config
         self.archive = archive
         self.validation = validation
         self.training_worlds = training_worlds_of(config)
         self.sandbox = LocalSandbox(inputs, unsafe=unsafe)
-        self.executor: Executor = open_executor(executor, self.sandbox, workers=workers)
-        self._neutral = neutral
+        self.scorer = PolicyScorer(validation, self.sandbox, neutral)
+        self.executor: Executor = open_executor(executor, self.scorer, workers=workers, say=say)
         self._data_hash = data_hash
         self._library = library
 
@@ -163,31 +163,8 @@ class TrainingPool:
         return training_from_bytes(self.archive.blob(evaluation.policy), sources)
 
     def opened(self, trained: TrainedDesign) -> Open:
-        """A way to open a trained policy for a world: behind the lock, unless the grammar wrote it."""
-        policy = written_policy(trained)
-        if policy is None:
-            return self.locked(trained)
-        neutral = self._neutral()
-        action_map = ActionMap(**trained.action_map or {})
-        return OwnRows(
-            lambda world, horizon, rows: WrittenPolicy(
-                policy, action_map, world=world, neutral=neutral.get(world, Neutral())
-            )
-        )
-
-    def locked(self, trained: TrainedDesign) -> Open:
-        """A way to open a trained policy behind the lock; all that it opens shares one allowance of
-        time."""
-        neutral = self._neutral()
-        allowance = WaitAllowance()
-        return lambda world, horizon, rows: self.sandbox.trainer.actor(
-            trained,
-            world=world,
-            horizon=horizon,
-            rows=rows,
-            neutral=neutral.get(world, Neutral()),
-            allowance=allowance,
-        )
+        """A way to open a trained policy for a world."""
+        return self.scorer.opened(trained)
 
     def _stored(self, job: TrainingJob) -> Evaluation | None:
         """An evaluation that was made before, here or in another run.
@@ -224,6 +201,8 @@ class TrainingPool:
                     if finished.lost and attempt.number < ATTEMPTS:
                         queue.append(replace(attempt, number=attempt.number + 1))
                         continue
+                    if finished.node is not None:
+                        self._note(finished.node)
                     self._fill(queue, running)  # the next one trains while this one is scored
                     yield attempt.job, self._scored(attempt, finished)
         finally:
@@ -242,9 +221,15 @@ class TrainingPool:
             self.training_worlds,
             train_config(self.config, job.rung),
             job.seed,
-            self._neutral(),
+            self.scorer.neutral(),
             deadline_seconds(job.rung),
+            job.rung,
         )
+
+    def _note(self, node: NodeReport) -> None:
+        """Write down, once, a machine that did some of the work."""
+        facts = asdict(node)
+        self.archive.append("node", key_of("node", facts), facts)
 
     # scoring
 
@@ -268,17 +253,10 @@ class TrainingPool:
         )
         if not trained.ok:
             return base
-        started = time.monotonic()
-        try:
-            arrays = self.with_retries(
-                lambda: self.validation.score(job.rung, self.opened(trained))
-            )
-        except SandboxError as error:
-            if not isinstance(error, PolicyError) and not self.sandbox.is_alive():
-                raise
-            # every time, in a sandbox that is well: the policy's own fault
-            return replace(base, reason=f"its policy failed in use: {error}")
-        scores = training_numbers(arrays, ScoreRule.of(self.config))
+        scored = finished.scored or self.scorer.score(job.rung, trained)
+        if scored.reason:
+            return replace(base, reason=scored.reason)
+        scores = training_numbers(scored.arrays, ScoreRule.of(self.config))
         if any(not np.isfinite(value) for value in scores.values()):
             return replace(base, reason="every order is void: the policy breaks its markets")
         return replace(
@@ -286,10 +264,10 @@ class TrainingPool:
             status="ok",
             reason="",
             scores=scores,
-            arrays=self.archive.put_blob(array_bytes(arrays)),
+            arrays=self.archive.put_blob(array_bytes(scored.arrays)),
             policy=self.archive.put_blob(training_bytes(trained)),
             curve=self.archive.put_blob(json.dumps(list(trained.curve)).encode()),
-            seconds=round(trained.seconds + time.monotonic() - started, 3),
+            seconds=round(trained.seconds + scored.seconds, 3),
         )
 
 

@@ -39,12 +39,12 @@ from se_rl.core.designer_training.skill import (
 )
 from se_rl.core.designer_training.training import DesignerPlan, DesignerTraining
 from se_rl.core.designer_training.wishes import WISHES, Following
-from se_rl.core.provenance import code_hash
 from se_rl.llm.backends import LlmError
 from se_rl.llm.catalog import resolve, sha256_of
 from se_rl.llm.generator import DesignGenerator
 from se_rl.llm.local import LocalDesigner
 from se_rl.modules.design_bank.storage import BANK_FILE, load_bank
+from se_rl.records.code_hash import code_hash
 from se_rl.records.files import to_json, write_bytes, write_text
 from se_rl.records.settings import preset
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from se_rl.core.provenance import EXCEPT, PACKAGE, SCORES_DEPEND_ON, code_hash
+from se_rl.records.code_hash import EXCEPT, PACKAGE, SCORES_DEPEND_ON, code_hash
 
 STANDING = "scoring/score.py"
 
