@@ -1,12 +1,14 @@
 """Kills small runs at random moments and checks that nothing is lost or scored twice.
 
     python benchmarks/kill_campaign.py --main 300 --workers 200 --jobs 14
+    python benchmarks/kill_campaign.py --main 0 --workers 0 --cluster 60
 
 Two runs are left alone first: one with random designs, one with a small model that writes and
 learns. Then runs of both kinds lose their main process (kill -9; the same command resumes in the
 same folder) or processes of their sandbox (the main process goes on): so many kills each, `jobs`
 runs at a time. Moments and victims are drawn by `seed`: after how much of what a run reports,
 evenly, and up to a second later; so they fall everywhere in a run, however busy the machine is.
+With `--cluster` runs on three nodes of a Ray cluster lose workers, nodes and their main process.
 Whatever differs from the runs left alone is printed, and the exit code is 1.
 """
 
@@ -25,11 +27,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+from se_rl_benchmarks.killed_cluster import NODES, kill_on_cluster
 from se_rl_benchmarks.killed_runs import (
     TINY,
     Child,
@@ -39,7 +42,10 @@ from se_rl_benchmarks.killed_runs import (
     lost,
     record_of,
 )
+from se_rl_benchmarks.local_cluster import LocalCluster
 
+SMALLER = {"seeds": (1, 1, 1), "iterations": 1, "siblings": 3, "worlds": "static"}
+"""Settings of the runs on a cluster."""
 HANGS_SECONDS = 1800.0
 """How long a run may take that nobody kills any more."""
 MAIN_KILLS = 10
@@ -176,6 +182,25 @@ def campaign(out: Path, main: int, workers: int, *, jobs: int, seed: int) -> lis
     return reports
 
 
+def cluster_campaign(out: Path, kills: int, *, seed: int) -> list[Report]:
+    """Runs on a cluster, one after the other, until the kills are made."""
+    TINY.make_data(out / "home")
+    alone = leave_alone(Kind("small", SMALLER, out / "home"), out)
+    reports: list[Report] = []
+    with LocalCluster(nodes=NODES) as cluster:
+        kind = replace(alone, executor="ray", variables=cluster.environment)
+        while kills > 0:
+            name = f"kill_cluster_{len(reports)}"
+            rng = random.Random(f"{seed} {name}")
+            run = kill_on_cluster(out / name, kind, cluster, most=kills, rng=rng)
+            run.go_on(HANGS_SECONDS)
+            done = finish(Report(name, run.kills, run.faults), run.child, kind)
+            reports.append(done)
+            kills -= done.kills.total()
+            say(f"{name}: {done.kills.total()} kills, {kills} to go", done.faults)
+    return reports
+
+
 def say(line: str, faults: Sequence[str] = ()) -> None:
     """Print what is going on."""
     print(
@@ -204,7 +229,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    for name, usual in {"main": 6, "workers": 4, "jobs": 1, "seed": 0}.items():
+    for name, usual in {"main": 6, "workers": 4, "cluster": 0, "jobs": 1, "seed": 0}.items():
         parser.add_argument(f"--{name}", type=int, default=usual, metavar="N")
     parser.add_argument("--out", type=Path, help="where the runs go; those with faults stay there")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
@@ -212,8 +237,14 @@ def main() -> int:
     out = options.out or Path(tempfile.mkdtemp(prefix="kill-"))
     if out.exists() and any(out.iterdir()):
         parser.error(f"{out} is not empty; give another --out")
-    reports = campaign(out, options.main, options.workers, jobs=options.jobs, seed=options.seed)
-    rows = [summary(reports, name) for name in ("main", "workers")]
+    reports: list[Report] = []
+    if options.main or options.workers:
+        reports += campaign(
+            out, options.main, options.workers, jobs=options.jobs, seed=options.seed
+        )
+    if options.cluster:
+        reports += cluster_campaign(out / "cluster", options.cluster, seed=options.seed)
+    rows = [summary(reports, name) for name in ("main", "workers", "cluster")]
     lines = [list(rows[0]), ["---"] * len(rows[0]), *([*row.values()] for row in rows)]
     table = "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
     print(json.dumps(rows, indent=2) if options.json else table)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -31,13 +32,18 @@ Record = dict[str, Any]
 
 @dataclass
 class Kind:
-    """A kind of run: its settings and home, and the record of the one that was left alone."""
+    """A kind of run: its settings and home, and the record of the one that was left alone.
+
+    `variables` are those of its processes beside the usual ones.
+    """
 
     name: str
     settings: dict[str, Any]
     home: Path
     record: Record = field(default_factory=dict)
     told: int = 1
+    executor: str = "local"
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def moment(self, rng: random.Random) -> tuple[int, float]:
         """When to kill: after so many events, and so many seconds more."""
@@ -50,14 +56,14 @@ class Child:
     def __init__(self, folder: Path, kind: Kind) -> None:
         self.folder = folder
         self.log = folder.with_suffix(".log")
-        command = [sys.executable, str(RUN), str(folder), json.dumps(kind.settings)]
+        command = [sys.executable, str(RUN), str(folder), json.dumps(kind.settings), kind.executor]
         with self.log.open("a") as said, folder.with_suffix(".err").open("a") as errors:
             self._before = said.tell()
             self.process = subprocess.Popen(
                 command,
                 stdout=said,
                 stderr=errors,
-                env=TINY.environment(kind.home),
+                env=TINY.environment(kind.home) | dict(kind.variables),
                 start_new_session=True,
             )
 

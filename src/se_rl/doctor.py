@@ -50,7 +50,7 @@ def examine() -> list[DoctorFinding]:
         rows.append(_package(name, "make setup", optional=False))
     for name, extra in EXTRAS.items():
         rows.append(_package(name, f'pip install "se-rl[{extra}]"', optional=True))
-    return [*rows, _device(), _isolation(), _cache(), _datasets()]
+    return [*rows, _device(), _isolation(), *_cluster(), _cache(), _datasets()]
 
 
 def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> DoctorFinding:
@@ -91,6 +91,27 @@ def _isolation() -> DoctorFinding:
         mend,
         optional=True,
     )
+
+
+def _cluster() -> list[DoctorFinding]:
+    """The nodes of the Ray cluster that this machine belongs to, if there is one."""
+    from se_rl.config import ConfigError
+    from se_rl.executors.cluster_survey import survey
+    from se_rl.executors.node_report import this_node
+
+    try:
+        nodes = survey()
+    except ConfigError as error:
+        said, _, mend = str(error).partition("; ")
+        return [_row("cluster", False, said, mend or "ray status", optional=True)]
+    here = this_node()
+    rows = []
+    for node in nodes:
+        reason = node.refused_by(here, unsafe=False)
+        found = f"{node.cores} cores ({node.processor}), isolation {node.isolation}"
+        mend = f"{reason}; install the same se-rl and libraries there, on Linux 5.13 or newer"
+        rows.append(_row(f"node {node.host}", not reason, found, mend, optional=True))
+    return rows
 
 
 def _cache() -> DoctorFinding:

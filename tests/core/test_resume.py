@@ -18,7 +18,7 @@ from se_rl.executors.local_sandbox import LocalSandbox
 from se_rl.sandbox.lockdown import Isolation, SandboxError, isolation_level, refusal
 from se_rl_benchmarks import kill_campaign, killed_runs
 
-SMALLER = {"seeds": [1, 1, 1], "iterations": 1, "siblings": 3, "worlds": "static"}
+SMALLER = kill_campaign.SMALLER
 
 
 @pytest.fixture(scope="module")

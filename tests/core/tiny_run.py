@@ -79,7 +79,9 @@ def main(out: str, settings: str = "{}", executor: str = "local") -> int:
         name: tuple(v) if isinstance(v, list) else v for name, v in json.loads(settings).items()
     }
     try:
-        run_search(tiny_config(**changes), out, tell=tell, workers=WORKERS[executor], executor=executor)
+        run_search(
+            tiny_config(**changes), out, tell=tell, workers=WORKERS[executor], executor=executor
+        )
     except ConfigError as error:
         print(f"se-rl: {error}", file=sys.stderr)
         return 2

@@ -31,7 +31,7 @@ def connect(executor: str) -> None:
     try:
         ray.init(address=address, configure_logging=False, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        said = str(error).strip().split("\n")[0][:200]
+        said = str(error).strip().split("\n")[0].partition(". ")[0]
         raise ConfigError(
             f"no Ray cluster answers at {address} ({said}); start one with `{START}`, or give its "
             "address as --executor ray://HOST:10001"
