@@ -17,7 +17,10 @@ import pytest
 from se_rl.config import ConfigError
 from se_rl.core.run import Run
 from se_rl.executors import registry
+from se_rl.executors.local_sandbox import LocalSandbox
 from se_rl.executors.node_report import NodeReport, this_node
+from se_rl.executors.policy_scoring import PolicyScorer
+from se_rl.executors.protocol import TrainingInputs
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation
 from se_rl.records.jobs import TrainingJob
@@ -91,15 +94,20 @@ def test_a_cluster_gives_the_same_bits_also_where_it_loses_workers(
     assert nodes == [asdict(this_node())]  # both are this machine
 
 
-def test_nodes_with_other_code_are_refused(
-    cluster: LocalCluster, opened: Callable[[str], Run]
-) -> None:
-    run = opened(f"ray://127.0.0.1:{cluster.client_port}")
-    executor: Any = run.training_pool.executor
+def test_nodes_with_other_code_are_refused(cluster: LocalCluster) -> None:
+    sandbox = LocalSandbox(TrainingInputs(None, cast(Any, None), dict))
+    scorer = PolicyScorer(cast(Any, None), sandbox, dict)
+    name = f"ray://127.0.0.1:{cluster.client_port}"
+    said: list[str] = []
+    executor: Any = registry.open_executor(name, scorer, workers=2, say=said.append)
     executor._here = replace(executor._here, code="other")
-    with pytest.raises(SandboxError, match=r"no node may train: node .* is other code \("):
-        evaluated(run)
-    assert executor.capacity() == 0
+    try:
+        with pytest.raises(SandboxError, match=r"no node may train: node .* is other code \("):
+            while executor.capacity() == 0:
+                executor.poll(1.0)
+    finally:
+        executor.close()
+    assert len(said) == 2 and all(line.endswith("it is not used") for line in said)
 
 
 def test_a_node_is_refused_without_a_lock_or_with_other_bits() -> None:

@@ -86,11 +86,11 @@ def usable_cores() -> int:
 
 def usual_workers(executor: str) -> int:
     """Trainings at once where nobody says otherwise: one per core, of all nodes on a cluster."""
-    from se_rl.executors.registry import check_ray, is_cluster
+    from se_rl.executors.registry import is_cluster, prepare_ray
 
     if not is_cluster(executor):
         return usable_cores()
-    check_ray()
+    prepare_ray()
     from se_rl.executors.ray_cluster import cluster_cores
 
     return max(1, cluster_cores(executor))

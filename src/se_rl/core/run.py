@@ -110,9 +110,7 @@ class Run:
         self.folder = folder
         self._given = to_dict(config)
         self.archive = archive
-        self.tell = tell
-        self.say = say
-        self.left = left
+        self.tell, self.say, self.left = tell, say, left
         workers = workers or usual_workers(executor)
         say(f"loading {config.data}")
         self.seal = run_seal(config, archive)

@@ -10,7 +10,7 @@ from dataclasses import asdict
 
 from se_rl.config import ConfigError
 from se_rl.executors.node_report import NodeReport, this_node
-from se_rl.executors.registry import RAY, check_ray
+from se_rl.executors.registry import RAY, prepare_ray
 
 ANSWER_SECONDS = 60.0
 """How long a cluster may take to answer; Ray itself goes on asking for minutes."""
@@ -18,7 +18,7 @@ ANSWER_SECONDS = 60.0
 
 def survey() -> Sequence[NodeReport]:
     """The nodes of the cluster that this machine belongs to; ConfigError where there is none."""
-    check_ray()
+    prepare_ray()
     code = f"from {__name__} import print_reports; print_reports()"
     try:
         asked = subprocess.run(

@@ -23,10 +23,10 @@ class ClusterNode:
     cores: int
 
 
-def connect(executor: str) -> None:
-    """Reach the cluster of an executor's name, unless it is reached already."""
+def connect(executor: str) -> bool:
+    """Reach the cluster of an executor's name; whether this was needed: `ray.shutdown` undoes it."""
     if ray.is_initialized():
-        return
+        return False
     address = "auto" if executor == RAY else executor
     try:
         ray.init(address=address, configure_logging=False, log_to_driver=False)
@@ -36,6 +36,7 @@ def connect(executor: str) -> None:
             f"no Ray cluster answers at {address} ({said}); start one with `{START}`, or give its "
             "address as --executor ray://HOST:10001"
         ) from None
+    return True
 
 
 def cluster_nodes() -> Sequence[ClusterNode]:
@@ -50,5 +51,8 @@ def cluster_nodes() -> Sequence[ClusterNode]:
 
 def cluster_cores(executor: str) -> int:
     """Cores of all nodes: the evaluations at once where nobody says otherwise."""
-    connect(executor)
-    return sum(node.cores for node in cluster_nodes())
+    was_needed = connect(executor)
+    cores = sum(node.cores for node in cluster_nodes())
+    if was_needed:
+        ray.shutdown()
+    return cores

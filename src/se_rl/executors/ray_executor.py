@@ -32,7 +32,7 @@ from se_rl.sandbox.lockdown import SandboxError
 SCAN_SECONDS = 2.0
 """How often the nodes are looked at: new ones get workers, lost workers are replaced."""
 PATIENCE_SECONDS = 300.0
-"""How long a cluster may be without any worker before the run gives up."""
+"""How long a cluster may be without an open worker before the run gives up."""
 
 
 @dataclass(eq=False)
@@ -69,12 +69,13 @@ class RayExecutor:
         self._say = say
         self._handles = count()
         self._here = this_node()
+        self._connected = False
         self._inputs: tuple[str, Any] | None = None  # their name, and where the cluster has them
         self._workers: list[_Worker] = []
         self._refused: dict[str, str] = {}  # by node
         self._deaths = Counter[str]()  # of workers that never opened, by node
         self._next_scan = 0.0
-        self._last_alive = time.monotonic()
+        self._idle_since: float | None = None  # no worker has been open since then
 
     def submit(self, task: TrainingTask) -> Handle:
         """Hand a task to an idle worker."""
@@ -85,20 +86,11 @@ class RayExecutor:
 
     def poll(self, timeout_seconds: float) -> list[FinishedTask]:
         """Tasks that have ended; waits up to the timeout for the first news of any worker."""
-        self._staff()
-        awaited = {worker.answer: worker for worker in self._workers if not worker.is_idle}
-        if not awaited:
-            time.sleep(timeout_seconds)
-            return []
-        ray.wait(list(awaited), timeout=timeout_seconds)
-        ready, _ = ray.wait(list(awaited), num_returns=len(awaited), timeout=0)
-        finished = []
-        for answer in ready:
-            worker = awaited[answer]
-            ended = self._opened(worker) if worker.task is None else self._ended(worker)
-            if ended is not None:
-                finished.append(ended)
-        return finished
+        try:
+            return self._news(timeout_seconds)
+        except (RayError, ConnectionError) as error:
+            gone = f"the cluster does not answer any more ({_last_line(error)})"
+            raise SandboxError(f"{gone}; start it again, {AGAIN}") from None
 
     def cancel(self, handle: Handle) -> None:
         """Kill the worker of a task; another will take its place."""
@@ -117,9 +109,28 @@ class RayExecutor:
             self._dismiss(worker)
         self._inputs = None
         self._next_scan = 0.0
-        ray.shutdown()
+        if self._connected:
+            ray.shutdown()
+            self._connected = False
 
     # workers
+
+    def _news(self, timeout_seconds: float) -> list[FinishedTask]:
+        """What has happened since the last time, or happens within the timeout."""
+        self._staff()
+        awaited = {worker.answer: worker for worker in self._workers if not worker.is_idle}
+        if not awaited:
+            time.sleep(timeout_seconds)
+            return []
+        ray.wait(list(awaited), timeout=timeout_seconds)
+        ready, _ = ray.wait(list(awaited), num_returns=len(awaited), timeout=0)
+        finished = []
+        for answer in ready:
+            worker = awaited[answer]
+            ended = self._opened(worker) if worker.task is None else self._ended(worker)
+            if ended is not None:
+                finished.append(ended)
+        return finished
 
     def _staff(self) -> None:
         """Now and then: see which nodes are there, and have a worker on each of their cores."""
@@ -127,21 +138,30 @@ class RayExecutor:
         if now < self._next_scan:
             return
         self._next_scan = now + SCAN_SECONDS
-        connect(self._cluster)
+        self._connected |= connect(self._cluster)
         nodes = cluster_nodes()
+        self._forget_lost(nodes)
         for node in self._free_cores(nodes):
             if len(self._workers) >= self._most:
                 break
             self._workers.append(self._hired(node))
-        if self._workers:
-            self._last_alive = now
-        elif nodes and all(node.id in self._refused for node in nodes):
+        if self.capacity():
+            self._idle_since = None
+            return
+        if nodes and all(node.id in self._refused for node in nodes):
             raise SandboxError(f"no node may train: {'; '.join(self._refused.values())}")
-        elif now - self._last_alive > PATIENCE_SECONDS:
+        self._idle_since = self._idle_since or now
+        if now - self._idle_since > PATIENCE_SECONDS:
             raise SandboxError(
-                f"the cluster had no core for {PATIENCE_SECONDS:.0f} s; give it nodes "
+                f"the cluster had no free core for {PATIENCE_SECONDS:.0f} s; give it nodes "
                 f"(`{START}`, `ray start --address=HOST:6379`), {AGAIN}"
             )
+
+    def _forget_lost(self, nodes: Sequence[ClusterNode]) -> None:
+        """Idle workers of nodes that are gone get no task; busy ones are heard of."""
+        alive = {node.id for node in nodes}
+        for worker in [one for one in self._workers if one.is_idle and one.node.id not in alive]:
+            self._workers.remove(worker)
 
     def _free_cores(self, nodes: Sequence[ClusterNode]) -> Iterator[ClusterNode]:
         """The nodes that may train, each as often as it has cores without a worker, in turns."""
@@ -206,6 +226,6 @@ class RayExecutor:
         return replace(finished, handle=handle, node=worker.report)
 
 
-def _last_line(error: RayError) -> str:
+def _last_line(error: Exception) -> str:
     """What an error says in the end, in one printable line."""
     return printable(str(error).strip().split("\n")[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Protocol
@@ -32,7 +33,7 @@ def open_executor(
 ) -> Executor:
     """The executor of this name with `workers` trainings at once; `say` hears what it meets."""
     if is_cluster(name):
-        check_ray()
+        prepare_ray()
         from se_rl.executors.ray_executor import RayExecutor
 
         return RayExecutor(scorer, workers=workers, cluster=name, say=say)
@@ -42,10 +43,12 @@ def open_executor(
     return EXECUTORS[name](scorer, workers=workers)
 
 
-def check_ray() -> None:
-    """Refuse to go on without the package ray."""
+def prepare_ray() -> None:
+    """Before ray is imported: refuse to go on without it, and keep it quiet."""
     if find_spec("ray") is None:
         raise ConfigError('the executor ray needs the package ray; pip install "se-rl[ray]"')
+    # or it would print what nodes die of to our standard output, which may be somebody's JSON
+    os.environ.setdefault("RAY_DEDUP_LOGS_SKIP_REGEX", ".")
 
 
 def is_cluster(name: str) -> bool:
