@@ -216,10 +216,10 @@ def archive_seconds() -> float:
         with Archive.open(place / "archive.sqlite", blobs=place / "blobs") as archive:
             archive.add_candidate(Candidate("design", {}, DEFAULT), {})
             started = time.monotonic()
-            for number_of_write in range(WRITES):
-                files = [archive.put_blob(rng.bytes(BLOB_BYTES)) for _ in range(3)]
-                row = Evaluation("design", 0, number_of_write, "ok", "", {"score": 0.0}, *files)
-                archive.add_evaluation(row, key=f"{number_of_write:032d}")
+            for seed in range(WRITES):
+                scores, policy, curve = (archive.put_blob(rng.bytes(BLOB_BYTES)) for _ in "123")
+                row = Evaluation("design", 0, seed, "ok", arrays=scores, policy=policy, curve=curve)
+                archive.add_evaluation(row, key=f"{seed:032d}")
             return (time.monotonic() - started) / WRITES
 
 

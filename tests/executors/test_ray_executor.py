@@ -14,9 +14,11 @@ from typing import Any, cast
 
 import pytest
 
+from se_rl import doctor
 from se_rl.config import ConfigError
 from se_rl.core.run import Run
 from se_rl.executors import registry
+from se_rl.executors.cluster_survey import survey
 from se_rl.executors.local_sandbox import LocalSandbox
 from se_rl.executors.node_report import NodeReport, this_node
 from se_rl.executors.policy_scoring import PolicyScorer
@@ -108,6 +110,17 @@ def test_nodes_with_other_code_are_refused(cluster: LocalCluster) -> None:
     finally:
         executor.close()
     assert len(said) == 2 and all(line.endswith("it is not used") for line in said)
+
+
+def test_the_doctor_lists_the_nodes(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = this_node()
+    nodes = survey()
+    assert nodes == [here, here]
+    other = replace(here, code="other")
+    monkeypatch.setattr("se_rl.executors.cluster_survey.survey", lambda: [here, other])
+    good, bad = doctor._cluster()
+    assert good.ok and good.found.endswith(f"isolation {here.isolation}") and not good.mend
+    assert not bad.ok and bad.optional and "other code" in bad.mend
 
 
 def test_a_node_is_refused_without_a_lock_or_with_other_bits() -> None:

@@ -127,9 +127,10 @@ class RayExecutor:
         finished = []
         for answer in ready:
             worker = awaited[answer]
-            ended = self._opened(worker) if worker.task is None else self._ended(worker)
-            if ended is not None:
-                finished.append(ended)
+            if worker.task is None:
+                self._take_on(worker)
+            else:
+                finished.append(self._ended(worker))
         return finished
 
     def _staff(self) -> None:
@@ -189,8 +190,8 @@ class RayExecutor:
 
     # answers
 
-    def _opened(self, worker: _Worker) -> None:
-        """Take in what a new worker says of its node."""
+    def _take_on(self, worker: _Worker) -> None:
+        """Open a new worker to tasks, unless what it says of its node forbids it."""
         node = worker.node
         try:
             report: NodeReport = ray.get(worker.answer)
