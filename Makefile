@@ -19,7 +19,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@echo "installing development tools"
-	@$(PIP) --editable '.[baselines,docs]' --requirement requirements-dev.txt
+	@$(PIP) --editable '.[baselines,docs,postgres]' --requirement requirements-dev.txt
 	@touch $@
 
 # The embedded model, and one tiny run that compiles the kernels and tries everything once: the last part of the installation.

@@ -54,7 +54,7 @@ class DemoRow:
 def row_of(folder: RunFolder) -> DemoRow:
     """What a finished run says of itself."""
     results = read_results(folder.results)
-    with Archive.open(folder.archive, blobs=folder.blobs, read_only=True) as archive:
+    with Archive.open(folder.archive, read_only=True) as archive:
         edits = edits_of(archive, results)
     gain = results.final_metrics.score_over_default
     finalist = results.finalist(results.best)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from se_rl.records.archive import Archive
+from se_rl.records.run_folder import RunFolder
 
 RUN = Path(__file__).resolve().parents[1] / "tests" / "core" / "tiny_run.py"
 sys.path.append(str(RUN.parent))
@@ -134,9 +135,9 @@ def record_of(folder: Path) -> Record:
 
     Every row and file is checked on the way.
     """
-    with Archive.open(folder / "archive.sqlite", read_only=True) as archive:
+    with Archive.open(RunFolder(folder).archive, read_only=True) as archive:
         evaluations = archive.evaluations()
-        rows = [asdict(replace(e, seconds=0.0, attempts=0)) for e in evaluations]
+        rows = [asdict(replace(e, seconds=0.0, attempts=0, origin="")) for e in evaluations]
         record: Record = {
             "events": sorted(event.key for event in archive.events() if event.kind != "node"),
             "candidates": [asdict(c) for c in archive.candidates()],

@@ -18,6 +18,7 @@ EXTRAS = {
     "yfinance": "vendors",
     "akshare": "vendors",
     "numba-cuda": "gpu",
+    "psycopg": "postgres",
     "ray": "ray",
     "tensorboard": "tensorboard",
 }
@@ -50,7 +51,8 @@ def examine() -> list[DoctorFinding]:
         rows.append(_package(name, "make setup", optional=False))
     for name, extra in EXTRAS.items():
         rows.append(_package(name, f'pip install "se-rl[{extra}]"', optional=True))
-    return [*rows, _device(), _isolation(), *_cluster(), _cache(), _datasets()]
+    places = [_cache(), _datasets(), _database()]
+    return [*rows, _device(), _isolation(), *_cluster(), *places]
 
 
 def _row(what: str, ok: bool, found: str, mend: str, *, optional: bool = False) -> DoctorFinding:
@@ -134,3 +136,21 @@ def _datasets() -> DoctorFinding:
     names = imported_names()
     mend = "se-rl data import FILE --name nasdaq100 (until then csi100 and nasdaq100 are synthetic)"
     return _row("own data", bool(names), ", ".join(names) or "none imported", mend, optional=True)
+
+
+def _database() -> DoctorFinding:
+    """The database that runs may share, if the user has one."""
+    from se_rl.config import ConfigError
+    from se_rl.records.postgres import VARIABLE, server_version
+    from se_rl.records.schema import ArchiveError
+
+    url = os.environ.get(VARIABLE, "")
+    mend = f"export {VARIABLE}=postgresql://USER@HOST/DATABASE (only runs that share need one)"
+    if not url:
+        return _row("database", False, "none named", mend, optional=True)
+    try:
+        found = f"PostgreSQL {server_version(url)}, reachable"
+    except (ConfigError, ArchiveError) as error:
+        what, _, mend = str(error).partition("; ")
+        return _row("database", False, what, mend or str(error), optional=True)
+    return _row("database", True, found, "", optional=True)

@@ -108,7 +108,7 @@ def test_a_folder_is_bound_to_settings_once_the_run_has_begun(
         assert main([*words, "--data", str(tmp_path / missing)]) != 0
         assert f"{missing} cannot be read" in one_line(capsys)
         assert {path.name for path in out.iterdir()} <= {"run.lock"}
-    with RunFolder(out) as folder, Archive.open(folder.archive, blobs=folder.blobs) as archive:
+    with RunFolder(out) as folder, Archive.open(folder.archive) as archive:
         archive.append("seal", "seal", {"text": "left by a killed process", "origin": "drawn"})
     assert main([*words, "--data", str(tmp_path / "third.csv")]) != 0
     assert "third.csv cannot be read" in one_line(capsys)

@@ -247,6 +247,19 @@ def start(tmp_path: Path) -> Iterator[Start]:
         archive.close()
 
 
+def test_an_iteration_begins_with_designs_of_other_searches(start: Start) -> None:
+    bench = start(iterations=2)
+    source = TEXTS["reward"].format(9.0)
+    parents = (bench.search.default.id,)
+    migrant = new_design({"reward": source}, "migrant", parents, "", 2, place=0)
+    newcomer = Proposed(migrant, {"reward": source}, {})
+    bench.search._newcomers = lambda iteration: [newcomer] if iteration == 2 else []
+    bench.run()
+    proposed = [c for c in bench.search.archive.candidates() if c.iteration == 2]
+    assert proposed[0] == migrant and bench.search.best == migrant.id
+    assert bench.search.proposed == bench.search.config.budget_designs
+
+
 def test_the_steps_of_algorithm_1(start: Start) -> None:
     bench = start(iterations=2)
     assert bench.run() == "budget: 2 outer iterations"

@@ -1,6 +1,7 @@
 """A run as small as can be that still does everything; as a process of its own: `python tiny_run.py OUT [SETTINGS [EXECUTOR]]`.
 
 Its scores mean nothing. SETTINGS are changes as JSON; without any, designs are drawn at random and no model is needed.
+Where SE_RL_ARCHIVE names a database, its archive is there.
 The process prints a line for whatever is in the archive for good: what it is, which, and whether it is new.
 """
 
@@ -80,7 +81,12 @@ def main(out: str, settings: str = "{}", executor: str = "local") -> int:
     }
     try:
         run_search(
-            tiny_config(**changes), out, tell=tell, workers=WORKERS[executor], executor=executor
+            tiny_config(**changes),
+            out,
+            archive=os.environ.get("SE_RL_ARCHIVE", ""),
+            tell=tell,
+            workers=WORKERS[executor],
+            executor=executor,
         )
     except ConfigError as error:
         print(f"se-rl: {error}", file=sys.stderr)

@@ -92,7 +92,7 @@ def pool(folder: Path) -> Iterator[TrainingPool]:
             cast(Any, OneScore()),
             inputs=TrainingInputs(None, cast(Any, None), dict),
             neutral=dict,
-            data_hash="bars",
+            basis="bars",
             executor="hostile",
         )
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from se_rl.config import ConfigError
+from se_rl.executors import job_queue
 from se_rl.executors.protocol import FinishedTask, Handle, TrainingInputs, TrainingTask
 from se_rl.executors.registry import EXECUTORS, open_executor
 from se_rl.executors.training_pool import TrainingPool
@@ -75,17 +81,21 @@ class OneScore:
 def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TrainingPool]:
     monkeypatch.setitem(EXECUTORS, "planned", PlannedExecutor)
     with Archive.open(tmp_path / "archive.sqlite") as archive:
-        archive.add_candidate(DESIGN, {})
-        inputs = TrainingInputs(None, cast(Any, None), dict)
-        yield TrainingPool(
-            CONFIG,
-            archive,
-            cast(Any, OneScore()),
-            inputs=inputs,
-            neutral=dict,
-            data_hash="bars",
-            executor="planned",
-        )
+        yield pool_with(archive)
+
+
+def pool_with(archive: Archive, *, basis: str = "bars", **how: Any) -> TrainingPool:
+    archive.add_candidate(DESIGN, {})
+    return TrainingPool(
+        CONFIG,
+        archive,
+        cast(Any, OneScore()),
+        inputs=TrainingInputs(None, cast(Any, None), dict),
+        neutral=dict,
+        basis=basis,
+        executor="planned",
+        **how,
+    )
 
 
 def jobs(seeds: int) -> list[TrainingJob]:
@@ -143,3 +153,69 @@ def test_an_unknown_executor_is_refused(pool: TrainingPool) -> None:
         ConfigError, match=r"executor 'moon' is unknown; use one of local, .*ray://HOST:PORT"
     ):
         open_executor("moon", pool.scorer, workers=1)
+
+
+def test_trainings_of_another_run_are_taken_with_their_origin(
+    pool: TrainingPool, tmp_path: Path
+) -> None:
+    planned(pool, ["ok"], ["failed"])
+    made = {job.seed: evaluation for job, evaluation, _ in pool.evaluate(jobs(2))}
+    (tmp_path / "other").mkdir()
+    with Archive.open(tmp_path / "other" / "archive.sqlite") as archive:
+        other = pool_with(archive, library=[pool.archive])
+        planned(other)
+        for job, taken, stored in other.evaluate(jobs(2)):
+            assert stored and taken == replace(made[job.seed], origin=tmp_path.name)
+        assert archive.evaluations() == [
+            replace(made[seed], origin=tmp_path.name) for seed in (0, 1)
+        ]
+        assert archive.blob(made[0].policy) == pool.archive.blob(made[0].policy)
+
+
+@pytest.fixture
+def neighbours(postgres: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[TrainingPool]]:
+    """Two searches on one database."""
+    monkeypatch.setitem(EXECUTORS, "planned", PlannedExecutor)
+    monkeypatch.setattr(job_queue, "LOOK_AGAIN_SECONDS", 0.01)
+    basis = token_hex(4)
+    with ExitStack() as stack:
+        places = [f"{postgres}&run={basis}-{name}" for name in "ab"]
+        archives = [stack.enter_context(Archive.open(place)) for place in places]
+        yield [pool_with(archive, basis=basis) for archive in archives]
+
+
+def test_what_another_search_trains_is_waited_for_and_taken(neighbours: list[TrainingPool]) -> None:
+    one, two = neighbours
+    first, second = planned(one, ["ok"], ["ok"], ["ok"]), planned(two, ["ok"], ["ok"], ["ok"])
+    going = one.evaluate(jobs(3))
+    made = [next(going)]  # by now it is at the two others
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(lambda: list(two.evaluate(jobs(3))))
+        while len(two.archive.evaluations()) < 1:
+            time.sleep(0.01)
+        made += list(going)
+        taken = waiting.result(60)
+    assert sorted(first.submitted) == [0, 1, 2] and second.submitted == []
+    assert all(stored for _, _, stored in taken)
+    by_seed = {job.seed: replace(e, origin=one.archive.run) for job, e, _ in made}
+    assert {job.seed: e for job, e, _ in taken} == by_seed
+    assert {e.seed: e for e in two.archive.evaluations()} == by_seed
+    assert [stored for _, _, stored in two.evaluate(jobs(3))] == [True] * 3
+
+
+def test_what_another_search_leaves_unfinished_is_trained_here(
+    neighbours: list[TrainingPool],
+) -> None:
+    one, two = neighbours
+    planned(one, ["ok"], ["ok"], ["ok"])
+    second = planned(two, ["ok"], ["ok"], ["ok"])
+    going = one.evaluate(jobs(3))
+    done = next(going)[0].seed
+    with ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(lambda: list(two.evaluate(jobs(3))))
+        while len(two.archive.evaluations()) < 1:
+            time.sleep(0.01)
+        one.archive.close()  # as if its process had been killed
+        taken = {job.seed: stored for job, _, stored in waiting.result(60)}
+    assert taken == {seed: seed == done for seed in range(3)}
+    assert sorted(second.submitted) == sorted({0, 1, 2} - {done})

@@ -22,6 +22,7 @@ from se_rl.llm.ledger import Failure, Ledger, as_metered
 from se_rl.llm.local import LocalDesigner
 from se_rl.llm.recorded import RecordedDesigner, RecordedValidator
 from se_rl.records.archive import Archive
+from se_rl.records.blobs import FolderBlobs
 from se_rl.records.entries import key_of, sha256
 
 REQUEST = Request(MESSAGES, grammar=GRAMMAR, max_tokens=60, seed=5)
@@ -180,12 +181,17 @@ def test_money_and_tokens_are_the_ledgers_and_silence_is_asked_again(archive: Ar
     assert sum(call.usd for call in archive.calls()) == model.ledger.totals.cost_usd
 
 
+def _file(archive: Archive, sha: str) -> Path:
+    assert isinstance(archive.blobs, FolderBlobs)
+    return archive.blobs.path(sha)
+
+
 def test_a_damaged_reply_is_asked_for_again_once(archive: Archive) -> None:
     model = Remote()
     designer = RecordedDesigner(lambda: model, archive)
     first = designer.propose(REQUEST, 2)
     key, sha = designer.last_key, archive.calls()[0].reply
-    (archive.blobs / sha[:2] / sha[2:]).write_bytes(b"{}")
+    _file(archive, sha).write_bytes(b"{}")
     second = designer.propose(REQUEST, 2)
     assert [p.text for p in (*first, *second)] == [
         "answer 1.0",
@@ -195,7 +201,7 @@ def test_a_damaged_reply_is_asked_for_again_once(archive: Archive) -> None:
     ]
     assert designer.propose(REQUEST, 2) == second and model.calls == 2 and designer.last_key == key
     second_blob = archive.calls()[1].reply
-    (archive.blobs / second_blob[:2] / second_blob[2:]).unlink()
+    _file(archive, second_blob).unlink()
     assert designer.propose(REQUEST, 2)[0].text == "answer 3.0"
 
 

@@ -120,7 +120,7 @@ def test_what_is_no_run_is_left_alone(tmp_path: Path) -> None:
 def test_a_run_whose_lock_file_was_deleted_is_still_a_run(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
         folder.bind(CONFIG)
-        folder.archive.touch()
+        folder.database.touch()
         folder.lock.unlink()
     with RunFolder(tmp_path) as folder:
         assert folder.check_config(CONFIG)
@@ -161,7 +161,7 @@ def test_settings_that_are_lost_or_damaged_are_not_made_up(tmp_path: Path) -> No
             with pytest.raises(ConfigError, match=r"config\.yaml is damaged; restore it"):
                 folder.check_config(CONFIG)
         folder.config.unlink()
-        folder.archive.touch()
+        folder.database.touch()
         with pytest.raises(ConfigError, match=r"has an archive but no config\.yaml"):
             folder.check_config(CONFIG)
         assert not folder.config.exists()

@@ -131,7 +131,9 @@ def add_unsafe(parser: argparse.ArgumentParser) -> None:
 
 def require_run(folder: Path) -> None:
     """Refuse a folder that holds no run."""
-    if not (folder / "archive.sqlite").exists():
+    from se_rl.records.run_folder import RunFolder
+
+    if not RunFolder(folder).holds_run:
         raise ConfigError(
             f"{folder} holds no run (no archive.sqlite); give the folder of one, "
             "as made by `se-rl run --out`"

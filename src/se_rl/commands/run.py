@@ -97,14 +97,7 @@ def add_run(verbs: Any) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="the run's folder; the same command on it resumes"
     )
-    parser.add_argument(
-        "--reuse",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="RUN",
-        help="take trainings of the default and of equal designs from these runs",
-    )
+    _add_sharing(parser)
     parser.add_argument(
         "--workers",
         type=int,
@@ -130,6 +123,37 @@ def add_run(verbs: Any) -> None:
         left_out.add_argument(f"--{flag}", action="store_true", help=words)
     add_unsafe(parser)
     parser.set_defaults(run=_run)
+
+
+def _add_sharing(parser: Any) -> None:
+    """The options of runs that share trainings."""
+    parser.add_argument(
+        "--reuse",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RUN",
+        help="take trainings of the default and of equal designs from these runs",
+    )
+    parser.add_argument(
+        "--archive",
+        default="",
+        metavar="URL",
+        help="share trainings with other runs: postgresql://USER@HOST/DATABASE "
+        "(default: archive.sqlite in the run's folder)",
+    )
+    parser.add_argument(
+        "--blobs",
+        metavar="URL",
+        help="where a shared archive keeps its files: a folder or an fsspec URL "
+        "(default: in the database)",
+    )
+    parser.add_argument(
+        "--islands",
+        action="store_true",
+        default=None,
+        help="trade leading designs with the other searches on the archive",
+    )
 
 
 def settings_of(options: argparse.Namespace) -> Any:
@@ -184,6 +208,8 @@ def _run(options: argparse.Namespace) -> int:
                 executor=options.executor,
                 unsafe=options.unsafe,
                 reuse=options.reuse,
+                archive=options.archive,
+                blobs=options.blobs,
             )
     if results is None and not (out / "config.yaml").exists():
         print("se-rl: interrupted before anything was finished", file=sys.stderr)
@@ -207,4 +233,8 @@ def _again(options: argparse.Namespace, out: Path) -> list[str]:
     words = ["--config", str(out / "config.yaml"), "--out", str(out)]
     if options.executor != "local":
         words += ["--executor", options.executor]
+    if options.archive:
+        from se_rl.records.postgres import stored_url, use_database
+
+        words += ["--archive", stored_url(use_database(options.archive))]
     return [*words, "--unsafe-no-sandbox"] if options.unsafe else words

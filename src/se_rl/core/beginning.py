@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from se_rl.config import ConfigError
+from se_rl.config import ConfigError, to_dict
 from se_rl.core.preparation import run_seal
 from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import load_dataset
@@ -14,10 +14,11 @@ from se_rl.data.splits import given_split
 from se_rl.llm.adapter_file import AdapterFile, chosen_adapter
 from se_rl.llm.greeting import greet
 from se_rl.records.archive import Archive
-from se_rl.records.code_hash import code_hash
+from se_rl.records.postgres import is_url, use_database
 from se_rl.records.run_folder import RunFolder
 from se_rl.records.schema import ArchiveError
 from se_rl.records.settings import RunConfig
+from se_rl.records.shared_archive import SharedArchive
 
 ADAPTER_EVENT = "adapter_given"
 """Kind and key of the event that says which adapter a run began with."""
@@ -36,15 +37,46 @@ def discard_unbegun(folder: RunFolder) -> None:
     """Delete what a run left that failed, or was killed, before it had begun: its folder is free for
     other settings.
     """
-    if folder.config.exists() or not folder.archive.exists():
+    if folder.config.exists() or not folder.holds_run:
         return
     try:
-        with Archive.open(folder.archive, blobs=folder.blobs, read_only=True) as archive:
+        with Archive.open(folder.archive, read_only=True) as archive:
             has_begun = archive.find("run_started") is not None
     except ArchiveError:
-        return  # damaged, so nobody knows: it stays
-    if not has_begun:
-        folder.discard()
+        return  # damaged or not to be reached, so nobody knows: it stays
+    if has_begun:
+        return
+    if is_url(folder.archive):
+        with Archive.open(folder.archive) as archive:
+            assert isinstance(archive, SharedArchive)
+            archive.discard()
+    folder.discard()
+
+
+def open_run(
+    stack: ExitStack,
+    folder: RunFolder,
+    config: RunConfig,
+    *,
+    url: str = "",
+    blobs: str | None = None,
+) -> Archive:
+    """The archive of the run in this process's folder, open for as long as the stack is.
+
+    That of a new run is made: in the folder, or in the database behind `url`.
+    """
+    if config.islands and not url and not folder.address.exists():
+        raise ConfigError("--islands needs an archive that searches share; give --archive URL")
+    if blobs and not url:
+        raise ConfigError(f"--blobs is {blobs}, which is for a shared archive; give --archive too")
+    if url:
+        use_database(url)
+    discard_unbegun(folder)
+    stack.callback(discard_unbegun, folder)
+    folder.check_config(to_dict(config))
+    if url:
+        folder.use_archive(url)
+    return stack.enter_context(Archive.open(folder.archive, blobs=blobs))
 
 
 def adapter_of(config: RunConfig, archive: Archive) -> AdapterFile | None:
@@ -99,15 +131,11 @@ def refuse_other_data(config: RunConfig, archive: Archive, now: str) -> None:
 
 
 def library_of(stack: ExitStack, places: Sequence[str | Path]) -> list[Archive]:
-    """The archives of other runs that the same code wrote: only their evaluations may be taken."""
+    """The archives of other runs; evaluations of other code have other keys."""
     library = []
     for place in places:
         folder = RunFolder(place)
-        if not folder.archive.exists():
-            continue
-        opened = Archive.open(folder.archive, blobs=folder.blobs, read_only=True)
-        archive = stack.enter_context(opened)
-        begun = archive.find("run_started") or {}
-        if begun.get("code_hash") == code_hash():
-            library.append(archive)
+        if folder.holds_run:
+            archive = Archive.open(folder.archive, read_only=True)
+            library.append(stack.enter_context(archive))
     return library

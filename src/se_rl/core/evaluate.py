@@ -109,9 +109,9 @@ def _scored_days(place: Path) -> int | None:
 def seal_of_run(place: Path) -> str | None:
     """The seal of the run in this folder; None where it holds none."""
     folder = RunFolder(place)
-    if not folder.archive.exists():
+    if not folder.holds_run:
         return None
-    with Archive.open(folder.archive, blobs=folder.blobs, read_only=True) as archive:
+    with Archive.open(folder.archive, read_only=True) as archive:
         stored = archive.find(SEAL)
     return None if stored is None else Seal(stored.get("text", "")).text
 
@@ -120,9 +120,9 @@ def log_opening(
     place: Path, dataset: DataSet, config: BaselinesConfig, *, candidate: str
 ) -> list[str]:
     """A run's policy on that run's own test days is one more opening of them, which is stored."""
-    if config.split not in ("test", "all") or not RunFolder(place).archive.exists():
+    if config.split not in ("test", "all") or not RunFolder(place).holds_run:
         return []
-    with RunFolder(place) as folder, Archive.open(folder.archive, blobs=folder.blobs) as archive:
+    with RunFolder(place) as folder, Archive.open(folder.archive) as archive:
         begun = archive.find("run_started")
         own = data_hash(dataset.data)
         if begun is None or begun["data"]["sha256"] != own:

@@ -8,6 +8,7 @@ crossover  another design's module, swapped in: no model is asked
 scan       the default with one choice made otherwise: what the first iteration tries
 combine    the choices of two promising designs together: what each later iteration begins with
 random     a whole design drawn from the grammar: a control that asks no model either
+migrant    the leader of another search on the same archive, taken over as it is
 """
 
 from __future__ import annotations

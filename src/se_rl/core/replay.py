@@ -132,13 +132,13 @@ def accepted(place: Path, *, rung: int | None = None) -> list[str]:
 def open_stored_run(stack: ExitStack, place: Path, *, read_only: bool) -> StoredRun:
     """The run in a folder, opened for as long as the stack is."""
     folder = RunFolder(place)
-    if not folder.archive.exists():
-        name = folder.archive.name
+    if not folder.holds_run:
+        name = folder.database.name
         raise ConfigError(f"{place} holds no run (no {name}); give the folder of one")
     if not read_only:
         stack.enter_context(folder)
     config = load_yaml(RunConfig, folder.config, follow=False)
-    archive = Archive.open(folder.archive, blobs=folder.blobs, read_only=read_only)
+    archive = Archive.open(folder.archive, read_only=read_only)
     return StoredRun(folder, stack.enter_context(archive), config)
 
 

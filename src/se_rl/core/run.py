@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -20,20 +20,22 @@ from se_rl.core.beginning import (
     adapter_of,
     check_data,
     check_model,
-    discard_unbegun,
     library_of,
+    open_run,
     refuse_other_data,
 )
 from se_rl.core.budget import Budget
 from se_rl.core.designers import Designers
 from se_rl.core.fraud import check_finalists
+from se_rl.core.islands import Islands, islands_of
 from se_rl.core.iteration_summary import summarise
 from se_rl.core.kit_use import bank_uses
-from se_rl.core.operators import hashes
+from se_rl.core.operators import Proposed, hashes
 from se_rl.core.plan import usual_workers
 from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
 from se_rl.core.pretended import evaluator_of, pretended_results
 from se_rl.core.search import Search
+from se_rl.core.shown_execution import store_execution
 from se_rl.core.training_loop import evolve
 from se_rl.core.write_up import SearchEnd, finished_results, write_up
 from se_rl.data.understanding import WITHOUT_VOLUME
@@ -58,7 +60,13 @@ NAIVE_REWARD = naive_reward_source()
 
 
 def run_search(
-    config: RunConfig, out: str | Path, *, reuse: Sequence[str | Path] = (), **options: Any
+    config: RunConfig,
+    out: str | Path,
+    *,
+    reuse: Sequence[str | Path] = (),
+    archive: str = "",
+    blobs: str | None = None,
+    **options: Any,
 ) -> RunResults:
     """Run, or go on with, the run in a folder, and return its results; a finished one is not run
     again.
@@ -67,22 +75,19 @@ def run_search(
     nothing written. The folder is bound to its settings once data and model are there.
 
     `reuse` names folders of other runs whose evaluations may be taken where they are the same piece
-    of work (the default's trainings, for instance); `options` are those of `Run`.
+    of work (the default's trainings, for instance). `archive` is the URL of a database that runs
+    share, `blobs` where its files go. `options` are those of `Run`.
     """
     if not RunFolder(out).config.exists() and options.get("designer") is None:
         check_model(config)
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(out))
-        discard_unbegun(folder)
-        stack.callback(discard_unbegun, folder)
-        folder.check_config(to_dict(config))
-        archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs))
-        finished = finished_results(folder, archive)
+        own = open_run(stack, folder, config, url=archive, blobs=blobs)
+        finished = finished_results(folder, own)
         if finished is not None:
-            check_data(config, archive)
+            check_data(config, own)
             return finished
-        library = library_of(stack, reuse)
-        run = Run(config, folder, archive, library=library, **options)
+        run = Run(config, folder, own, library=library_of(stack, reuse), **options)
         stack.callback(run.close)
         return run.run()
 
@@ -125,7 +130,7 @@ class Run:
             data.validation,
             inputs=TrainingInputs(train, data.scales, cache(self.markets.banks)),
             neutral=self.markets.neutral,
-            data_hash=key_of(data.facts["sha256"], config.train_until, config.valid_until),
+            basis=key_of(data.facts["sha256"], config.train_until, config.valid_until, self.code),
             workers=workers,
             unsafe=unsafe,
             library=library,
@@ -149,6 +154,7 @@ class Run:
             make_kit(config),
             on_event=self._pass_on,
             spent=lambda: self.budget.spent(),
+            newcomers=self._newcomers,
         )
         self.budget = Budget(config, archive, self.search, workers=workers)
 
@@ -198,6 +204,11 @@ class Run:
         """The plays of the fraud check, made when the first finalist is checked."""
         return self.training_pool.validation.fraud_trials()
 
+    @cached_property
+    def islands(self) -> Islands | None:
+        """The trade with other searches, where there is any."""
+        return islands_of(self)
+
     @property
     def code(self) -> str:
         """The digest of the code that scores depend on."""
@@ -236,6 +247,10 @@ class Run:
         self.archive.add_candidate(naive, {"reward": NAIVE_REWARD})
         return naive
 
+    def _newcomers(self, iteration: int) -> list[Proposed]:
+        """Designs of other searches that an iteration begins with."""
+        return self.islands.newcomers(iteration) if self.islands else []
+
     def _pass_on(self, kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
         """Hand an event of the search on; the first training shows how long
         everything will take.
@@ -258,37 +273,13 @@ class Run:
             iteration=iteration,
         )
         is_new = self.store_event("iteration", key_of("iteration", iteration), to_plain(summary))
-        self._store_execution()
+        store_execution(self)
+        if self.islands:
+            self.islands.show_leader(iteration)
         # The page of an old iteration is not written again: it would read files of later ones,
         # which may be damaged until the loop comes to them and makes them anew.
         if is_new:
             write_text(self.folder.report, run_page(self.folder.path))
-
-    def _store_execution(self) -> None:
-        """Store one order of the best design so far, step by step, for the page to replay."""
-        name = self.search.best
-        key = key_of("execution", name)
-        if self.pretends or self.archive.find(key) is not None:
-            return
-        for rung in reversed(self.config.rungs):
-            by_seed = self.search.ladder.trainings.at(name, rung)
-            trained = next((e for e in by_seed.values() if e.ok), None)
-            if trained is not None:
-                break
-        else:
-            return
-        candidate = self.search.ladder.climbed[name]
-        policy = self.training_pool.opened(self.training_pool.policy(candidate, trained))
-        path = self.training_pool.with_retries(
-            lambda: self.training_pool.validation.execution(policy)
-        )
-        self.store_event("execution", key, {"candidate": name, **path})
-        replay = self.training_pool.with_retries(
-            lambda: self.training_pool.validation.simulated_order(policy)
-        )
-        if replay is not None:
-            told = to_plain(replace(replay, candidate=name))
-            self.store_event("simulated_order", key_of("simulated_order", name), told)
 
     def store_event(self, kind: str, key: str, payload: Mapping[str, Any]) -> bool:
         """Write an event to the journal unless it stands there, and hand it on; whether it is new."""

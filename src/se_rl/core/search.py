@@ -42,7 +42,8 @@ class Search:
     """Designs, how they stand, and what was learnt from them.
 
     `on_event` hears every event, `spent` says which budget ran out ("" for none). Without `stores`
-    trainings and standings are neither announced nor stored.
+    trainings and standings are neither announced nor stored. `newcomers` gives designs of other
+    searches that an iteration begins with.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Search:
         on_event: EventListener = lambda *_, **__: None,
         spent: Callable[[], str] = lambda: "",
         stores: bool = True,
+        newcomers: Callable[[int], Sequence[Proposed]] = lambda _: (),
     ) -> None:
         self.config = config
         self.archive = archive
@@ -78,6 +80,7 @@ class Search:
         self.progress = StopRule(config.epsilon)
         self.best = self.default.id
         self.stale_iterations = 0
+        self._newcomers = newcomers
         self._spent = spent
         self._asked_for_designs = False
         self._wrote_designs = False
@@ -106,7 +109,7 @@ class Search:
         """Step 1: new designs from the designer, by its prompts and what is known so far."""
         rng = search_rng(self.config.seed, iteration, 1)
         known = len(self.designers.asked)
-        made: list[Proposed] = []
+        made = [self._record(one) for one in self._newcomers(iteration)]
         for group in range(self.config.parents):
             n = min(self.config.siblings, self.config.budget_designs - self.proposed)
             if n <= 0:

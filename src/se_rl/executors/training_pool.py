@@ -8,13 +8,15 @@ tried again; what the design itself broke is a result with a reason.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import TypeVar
 
 import numpy as np
 
 from se_rl.config import to_dict
+from se_rl.executors.job_queue import JobQueue, KnownEvaluations, TrainingAttempt
 from se_rl.executors.local_sandbox import ATTEMPTS, LocalSandbox
 from se_rl.executors.node_report import NodeReport
 from se_rl.executors.policy_scoring import PolicyScorer
@@ -47,20 +49,12 @@ T = TypeVar("T")
 POLL_SECONDS = 0.05
 
 
-@dataclass(frozen=True)
-class _Attempt:
-    """A job and how many times it has been tried, this time included."""
-
-    job: TrainingJob
-    number: int = 1
-
-
 class TrainingPool:
     """Trains and scores designs with `workers` trainings at once on the executor of this name.
 
-    `inputs` are what all trainings share, `neutral` says what an output of 0 means in each world.
-    `library` are archives of other runs of the same code: what they evaluated is the same piece of
-    work by its key.
+    `inputs` are what all trainings share, `neutral` says what an output of 0 means in each world,
+    `basis` is a digest of the data and the code. `library` are archives of other runs: what they
+    evaluated is the same piece of work by its key.
     """
 
     def __init__(
@@ -71,7 +65,7 @@ class TrainingPool:
         *,
         inputs: TrainingInputs,
         neutral: Callable[[], Mapping[str, Neutral]],
-        data_hash: str,
+        basis: str,
         workers: int = 2,
         unsafe: bool = False,
         library: Sequence[Archive] = (),
@@ -85,8 +79,8 @@ class TrainingPool:
         self.sandbox = LocalSandbox(inputs, unsafe=unsafe)
         self.scorer = PolicyScorer(validation, self.sandbox, neutral)
         self.executor: Executor = open_executor(executor, self.scorer, workers=workers, say=say)
-        self._data_hash = data_hash
-        self._library = library
+        self._basis = basis
+        self._known = KnownEvaluations(archive, library)
 
     @property
     def unsafe(self) -> bool:
@@ -126,7 +120,7 @@ class TrainingPool:
             to_dict(self.training_worlds),
             to_dict(train_config(config, job.rung)),
             panel,
-            self._data_hash,
+            self._basis,
         )
 
     def evaluate(
@@ -135,14 +129,12 @@ class TrainingPool:
         """Each job with its evaluation and whether it was looked up, as they finish."""
         waiting = []
         for job in jobs:
-            stored = self._stored(job)
+            stored = self._known.find(self.key(job), job.candidate.id)
             if stored is None:
                 waiting.append(job)
             else:
                 yield job, stored, True
-        for job, evaluation in self._train(waiting):
-            self.archive.add_evaluation(evaluation, key=self.key(job))
-            yield job, evaluation, False
+        yield from self._train(waiting)
 
     @property
     def cells(self) -> Mapping[str, Sequence[str]]:
@@ -166,53 +158,43 @@ class TrainingPool:
         """A way to open a trained policy for a world."""
         return self.scorer.opened(trained)
 
-    def _stored(self, job: TrainingJob) -> Evaluation | None:
-        """An evaluation that was made before, here or in another run.
-
-        Where its files are damaged it is made again.
-        """
-        key = self.key(job)
-        for archive in (self.archive, *self._library):
-            found = archive.evaluation(key)
-            if found is None:
-                continue
-            files = (found.arrays, found.policy, found.curve) if found.ok else ()
-            if not all(map(archive.has_blob, files)):
-                continue
-            found = replace(found, candidate=job.candidate.id)
-            if archive is not self.archive:
-                for name in files:
-                    self.archive.put_blob(archive.blob(name))
-                self.archive.add_evaluation(found, key=key)
-            return found
-        return None
-
     # training
 
-    def _train(self, jobs: Iterable[TrainingJob]) -> Iterator[tuple[TrainingJob, Evaluation]]:
+    def _train(self, jobs: Iterable[TrainingJob]) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
         """Keep the executor busy; score each training as it ends, while the others go on."""
-        queue = [_Attempt(job) for job in jobs][::-1]  # the next one is the last
-        running: dict[Handle, _Attempt] = {}
+        queue = JobQueue(jobs, self._known, self.key)
+        running: dict[Handle, TrainingAttempt] = {}
         try:
             while queue or running:
                 self._fill(queue, running)
+                for job, evaluation in queue.found():
+                    yield job, evaluation, True
+                if not running:  # another search is at all that is left, if anything is
+                    time.sleep(POLL_SECONDS if queue else 0.0)
+                    continue
                 for finished in self.executor.poll(POLL_SECONDS):
                     attempt = running.pop(finished.handle)
                     if finished.lost and attempt.number < ATTEMPTS:
-                        queue.append(replace(attempt, number=attempt.number + 1))
+                        queue.again(attempt)
                         continue
                     if finished.node is not None:
                         self._note(finished.node)
                     self._fill(queue, running)  # the next one trains while this one is scored
-                    yield attempt.job, self._scored(attempt, finished)
+                    evaluation = self._scored(attempt, finished)
+                    self.archive.add_evaluation(evaluation, key=attempt.key)
+                    queue.let_go(attempt)
+                    yield attempt.job, evaluation, False
         finally:
             for handle in running:
                 self.executor.cancel(handle)
+            queue.close()
 
-    def _fill(self, queue: list[_Attempt], running: dict[Handle, _Attempt]) -> None:
+    def _fill(self, queue: JobQueue, running: dict[Handle, TrainingAttempt]) -> None:
         """Submit as many of the queue as the executor takes."""
-        while queue and len(running) < self.executor.capacity():
-            attempt = queue.pop()
+        while len(running) < self.executor.capacity():
+            attempt = queue.take()
+            if attempt is None:
+                return
             running[self.executor.submit(self._task(attempt.job))] = attempt
 
     def _task(self, job: TrainingJob) -> TrainingTask:
@@ -233,7 +215,7 @@ class TrainingPool:
 
     # scoring
 
-    def _scored(self, attempt: _Attempt, finished: FinishedTask) -> Evaluation:
+    def _scored(self, attempt: TrainingAttempt, finished: FinishedTask) -> Evaluation:
         """The evaluation of a finished training."""
         job, trained = attempt.job, finished.trained
         if trained.status == "lost":  # that says nothing about the design

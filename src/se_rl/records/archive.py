@@ -1,9 +1,9 @@
 """The archive of a run: an append-only journal with tables to search it by, and files named by what
 they hold.
 
-SQLite in the run folder, or a Postgres database of its own by URL. Whatever was acknowledged is on
-the disk; a key is written once, so that a run which starts again finds what it has done instead of
-doing it twice.
+SQLite in the run folder, or a Postgres database that many runs share (`shared_archive`). Whatever
+was acknowledged is on the disk; a key is written once, so that a run which starts again finds what
+it has done instead of doing it twice.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from typing import Any, TypeVar
 from sqlalchemy import Engine, Table, event, func, select
 
 from se_rl.config import ConfigError
-from se_rl.records.blobs import MOST_TEXT_BYTES, BlobStore
+from se_rl.records.blobs import MOST_TEXT_BYTES, BlobStore, FolderBlobs
+from se_rl.records.engines import open_engine
 from se_rl.records.entries import (
     Adapter,
     Candidate,
     Evaluation,
     Event,
     Instruction,
+    Leader,
     ModelCall,
     StoredStanding,
 )
 from se_rl.records.journal import EventJournal, Row
 from se_rl.records.plain import RecordError, from_plain
+from se_rl.records.postgres import is_url, run_of
 from se_rl.records.schema import (
     ADAPTER,
     CANDIDATE,
@@ -41,7 +44,6 @@ from se_rl.records.schema import (
     TEST_USE,
     ArchiveError,
     check_tables,
-    open_engine,
     prepare,
     stored_version,
 )
@@ -49,7 +51,9 @@ from se_rl.records.sqlite_reading import ReadOnlyFile
 
 __all__ = ["Archive", "ArchiveError"]
 
-Record = TypeVar("Record", Candidate, Evaluation, ModelCall, Instruction, Adapter, StoredStanding)
+Record = TypeVar(
+    "Record", Candidate, Evaluation, ModelCall, Instruction, Adapter, StoredStanding, Leader
+)
 
 
 class Archive(EventJournal):
@@ -58,50 +62,53 @@ class Archive(EventJournal):
     One process writes (the lock of its `RunFolder` sees to it), any number of them read.
     """
 
-    def __init__(self, engine: Engine, blobs: Path, place: str, *, read_only: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, blobs: BlobStore, place: str, *, read_only: bool = False
+    ) -> None:
         super().__init__(engine, place)
         self.read_only = read_only
-        self._blobs = BlobStore(blobs)
+        self.blobs = blobs
 
     @classmethod
     def open(
-        cls, url_or_path: str | Path, *, blobs: Path | None = None, read_only: bool = False
+        cls, url_or_path: str | Path, *, blobs: str | Path | None = None, read_only: bool = False
     ) -> Archive:
         """The archive in this SQLite file or behind this URL, made where there is none.
 
-        `blobs` is by default the folder of that name beside the file. One of an older se-rl is
-        brought up to date.
+        `blobs` says where its files go: by default into the folder of that name beside the file,
+        or into the database. One of an older se-rl is brought up to date.
         """
         engine, place = open_engine(url_or_path, read_only=read_only)
-        if blobs is None and "://" in str(url_or_path):
-            raise ConfigError(f"the archive {place} needs a folder for its files; give blobs")
-        archive = cls(
-            engine, blobs or Path(url_or_path).parent / "blobs", place, read_only=read_only
-        )
         try:
-            return archive._checked(url_or_path)
+            if is_url(url_or_path):
+                from se_rl.records.shared_archive import SharedArchive
+
+                return SharedArchive.prepared(engine, place, blobs=blobs, read_only=read_only)
+            folder = FolderBlobs(Path(blobs or Path(url_or_path).parent / "blobs"))
+            archive = Archive(engine, folder, place, read_only=read_only)
+            return archive._migrated() if archive._is_older() else archive
         except BaseException:
-            archive.close()
+            engine.dispose()
             raise
 
     @property
-    def blobs(self) -> Path:
-        """The folder of the archive's files."""
-        return self._blobs.folder
+    def run(self) -> str:
+        """The name of the run that this is the archive of."""
+        return run_of(self.place)
 
     def put_blob(self, content: bytes) -> str:
         """Store these bytes; returns their name."""
         if self.read_only:
             raise ArchiveError(f"{self.place} is open for reading only; nothing can be stored")
-        return self._blobs.put(content)
+        return self.blobs.put(content)
 
     def blob(self, sha: str) -> bytes:
         """The bytes of this name, checked against it."""
-        return self._blobs.get(sha)
+        return self.blobs.get(sha)
 
     def has_blob(self, sha: str) -> bool:
         """Whether the bytes of this name are there and whole."""
-        return self._blobs.has(sha)
+        return self.blobs.has(sha)
 
     def add_candidate(self, c: Candidate, sources: Mapping[str, str]) -> bool:
         """Store a design and the text of its modules by code_type.
@@ -124,6 +131,17 @@ class Archive(EventJournal):
     def add_evaluation(self, e: Evaluation, *, key: str) -> bool:
         """Store what one training and its scoring gave."""
         return self._write("evaluated", key, vars(e), (EVALUATION, {"key": key}))
+
+    def made_elsewhere(self, key: str) -> Evaluation | None:
+        """The evaluation that another run stored under this key where both can see it."""
+        return None
+
+    def claim(self, key: str) -> bool:
+        """Whether this run may make the evaluation of this key: no other is making it now."""
+        return True
+
+    def release(self, key: str) -> None:
+        """Let others make the evaluation of a key that was claimed."""
 
     def add_call(self, c: ModelCall) -> bool:
         """Store that a model was asked, under the call's own key."""
@@ -213,15 +231,15 @@ class Archive(EventJournal):
 
     def text(self, sha: str) -> bytes:
         """The bytes of a stored text, which is never long."""
-        return self._blobs.get(sha, most_bytes=MOST_TEXT_BYTES)
+        return self.blobs.get(sha, most_bytes=MOST_TEXT_BYTES)
 
     def sources(self, c: Candidate) -> dict[str, str]:
         """The text of each of a design's modules by code_type."""
         return {code_type: self.source(sha) for code_type, sha in c.modules.items()}
 
-    def _checked(self, url_or_path: str | Path) -> Archive:
-        """This archive, found whole and of a version we read; an older one is first opened for
-        writing once.
+    def _is_older(self) -> bool:
+        """Whether an archive of an older version is only read; one that is written is brought up to
+        date. A damaged one is refused.
         """
         with self._transaction() as connection:
             if connection.dialect.name == "sqlite":
@@ -231,17 +249,13 @@ class Archive(EventJournal):
                     raise ArchiveError(f"{self.place} {DAMAGED}")
             if not self.read_only:
                 prepare(connection, self.place)
-            older = stored_version(connection, self.place) < SCHEMA_VERSION
-        return self._migrated(url_or_path) if older else self
+            return stored_version(connection, self.place) < SCHEMA_VERSION
 
-    def _migrated(self, url_or_path: str | Path) -> Archive:
-        """An older archive that is only read: brought up to date in a copy, its folder left alone."""
-        if "://" in str(url_or_path):
-            Archive.open(url_or_path, blobs=self.blobs).close()
-            return self
-        copied = ReadOnlyFile(Path(url_or_path))
+    def _migrated(self) -> Archive:
+        """An older file that is only read: brought up to date in a copy, its folder left alone."""
+        copied = ReadOnlyFile(Path(self.place))
         try:
-            Archive.open(copied.copy(), blobs=self.blobs).close()
+            Archive.open(copied.copy()).close()
             engine, _ = open_engine(copied.path, read_only=True)
         except BaseException:
             copied.close()

@@ -80,7 +80,7 @@ class Evaluation:
     `scores` are summary numbers in bps over TWAP (score, static, static_total, dynamic, ...);
     `arrays` is the blob (npz) of the same per order, `policy` that of the trained weights, `curve`
     that of the training's rows as JSON. A training that gave no policy has status "failed" and a
-    reason.
+    reason. `origin` names the run that it was taken from ("" where this run made it).
     """
 
     candidate: str
@@ -96,6 +96,7 @@ class Evaluation:
     seconds: float = 0.0
     isolation: str = ""
     attempts: int = 1
+    origin: str = ""
 
     @property
     def ok(self) -> bool:
@@ -139,6 +140,21 @@ class StoredStanding:
         once.
         """
         return key_of("standing", vars(self))
+
+
+@dataclass(frozen=True)
+class Leader:
+    """The design that leads a search after an iteration, for other searches with the same task.
+
+    `modules` maps code_type to the hash of its source, `score` is its standing in bps.
+    """
+
+    task: str
+    iteration: int
+    candidate: str
+    modules: Mapping[str, str]
+    score: float
+    se: float
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Select, Table, select
+from sqlalchemy import Connection, Engine, Select, Table, func, select
 
 from se_rl.bounded_reading import plain_json
 from se_rl.records.entries import Event, key_of
@@ -56,6 +56,11 @@ class EventJournal:
         if kinds:
             statement = statement.where(EVENT.c.kind.in_(kinds))
         return self._read(statement.order_by(EVENT.c.seq))
+
+    def latest(self) -> int:
+        """The number of the last event; 0 where there is none."""
+        with self._transaction() as connection:
+            return connection.execute(select(func.max(EVENT.c.seq))).scalar() or 0
 
     def _transaction(self) -> AbstractContextManager[Connection]:
         return transaction(self._engine, self.place)

@@ -19,6 +19,7 @@ from se_rl.bounded_reading import MOST_YAML_BYTES, plain_yaml, read_regular
 from se_rl.config import ConfigError
 from se_rl.records.files import FULL, sweep, write_text
 
+MOST_ADDRESS_BYTES = 4096
 _NOT_SET = "(not set)"
 
 
@@ -34,9 +35,42 @@ class RunFolder:
         self._lock: int | None = None
 
     @property
-    def archive(self) -> Path:
-        """All that the run stored."""
+    def database(self) -> Path:
+        """The file of an archive that is nobody else's."""
         return self.path / "archive.sqlite"
+
+    @property
+    def address(self) -> Path:
+        """The file that names an archive which is shared with other runs."""
+        return self.path / "archive.url"
+
+    @property
+    def archive(self) -> str | Path:
+        """Where all is that the run stored: its own file, or a URL that the user knows."""
+        if not self.address.exists():
+            return self.database
+        from se_rl.records.postgres import check_known
+
+        stored = read_regular(self.address, most_bytes=MOST_ADDRESS_BYTES)
+        return check_known(stored.decode(errors="replace").strip(), named_in=self.path)
+
+    @property
+    def holds_run(self) -> bool:
+        """Whether there is an archive, or at least its address."""
+        return self.database.exists() or self.address.exists()
+
+    def use_archive(self, url: str) -> None:
+        """Keep the archive of a new run in this database; that of an old one must be there."""
+        from se_rl.records.postgres import is_in, new_place
+
+        if self.address.exists() and is_in(str(self.archive), url):
+            return
+        if self.config.exists():
+            raise ConfigError(
+                f"{self.path} keeps its archive in {self.archive}; leave --archive out, "
+                "or choose another --out"
+            )
+        write_text(self.address, new_place(url, self.path.absolute().name))
 
     @property
     def blobs(self) -> Path:
@@ -86,7 +120,7 @@ class RunFolder:
             names = {
                 file.name for file in self.path.iterdir()
             }  # looked at once: another run may be making its own
-            if names and not names & {self.lock.name, self.archive.name}:
+            if names and not names & {self.lock.name, self.database.name}:
                 raise ConfigError(
                     f"{self.path} is not empty and holds no run; choose another --out"
                 )
@@ -136,7 +170,7 @@ class RunFolder:
     def check_config(self, config: Mapping[str, Any]) -> bool:
         """Whether the folder is bound to settings (the run is resumed), which must be these."""
         if not self.config.exists():
-            if self.archive.exists():
+            if self.database.exists():
                 raise ConfigError(
                     f"{self.path} has an archive but no {self.config.name}; "
                     "restore it or choose another --out"
@@ -160,7 +194,7 @@ class RunFolder:
 
     def discard(self) -> None:
         """Delete the archive: what a run left that failed before it had begun."""
-        for path in self.path.glob(f"{self.archive.name}*"):
+        for path in (self.address, *self.path.glob(f"{self.database.name}*")):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.blobs, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""The archive's database: tables in SQL that SQLite and Postgres both speak, how it is opened, what
+"""The archive's database: tables in SQL that SQLite and Postgres both speak, their version, and what
 can go wrong.
 
 `event` is the journal: its payloads hold the whole records. The other tables hold what one searches
@@ -11,7 +11,8 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import (
     DDL,
@@ -23,20 +24,16 @@ from sqlalchemy import (
     ForeignKey,
     Integer,
     MetaData,
-    QueuePool,
     String,
     Table,
     Text,
-    create_engine,
     event,
     inspect,
-    make_url,
     select,
 )
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
-from se_rl.config import ConfigError
-from se_rl.records.sqlite_reading import BUSY_SECONDS, ReadOnlyFile, odd_table, too_large
+from se_rl.records.sqlite_reading import odd_table
 
 
 class ArchiveError(RuntimeError):
@@ -63,9 +60,17 @@ _FAULTS = {  # what a database says, and what that means for a user
     "malformed": DAMAGED,
     "locked": "is in use by another process; wait for it or choose another --out",
     "readonly": "may not be written; change its permissions, or choose another --out",
+    "read-only": "may not be written: it is open for reading only",
     "interrupted": "takes too long to read; restore it from a copy, or give another folder",
     "too big": "holds a row that is too long; restore it from a copy, or give another folder",
     "unable to open": "cannot be opened; see that its folder is there and may be read and written",
+    "No space left": f"has no room left on its disk; make room, {AGAIN}",
+    "password": "refuses the login; put the password into PGPASSWORD or ~/.pgpass",
+    "permission denied": "may not be written by this role; grant it CREATE on the database",
+    "FATAL:  database": "is not there; create its database: createdb NAME",
+    "connection": (
+        f"cannot be reached; start its server (systemctl start postgresql) or mend the URL, {AGAIN}"
+    ),
 }
 
 METADATA = MetaData()
@@ -164,71 +169,30 @@ TEST_USE = Table(
     "test_use", METADATA, _name("key"), _seq(), *map(_text, ("data_hash", "candidate"))
 )
 
+_APPENDED = "events are only ever appended"
 for _verb in ("UPDATE", "DELETE"):
-    _refusal = (
-        f"BEFORE {_verb} ON event BEGIN SELECT RAISE(ABORT, 'events are only ever appended'); END"
-    )
+    _refusal = f"BEFORE {_verb} ON event BEGIN SELECT RAISE(ABORT, '{_APPENDED}'); END"
     _trigger = DDL(f"CREATE TRIGGER event_refuses_{_verb.lower()} {_refusal}")
     event.listen(EVENT, "after_create", _trigger.execute_if(dialect="sqlite"))
+for _statement in (
+    "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
+    f"$$ BEGIN RAISE EXCEPTION '{_APPENDED}'; END $$",
+    "CREATE TRIGGER event_refuses_change BEFORE UPDATE OR DELETE OR TRUNCATE ON event "
+    "EXECUTE FUNCTION refuse_change()",
+):
+    event.listen(EVENT, "after_create", DDL(_statement).execute_if(dialect="postgresql"))
 
 
-def open_engine(url_or_path: str | Path, *, read_only: bool = False) -> tuple[Engine, str]:
-    """What connects to a database, and the name to call it by: a path, or a URL without its
-    password.
-    """
-    text = str(url_or_path)
-    if "://" not in text:
-        return _sqlite(Path(url_or_path), read_only), text
-    try:
-        url = make_url(text)
-        return create_engine(url), url.render_as_string()
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:
-        what = f"{text.partition('://')[0]}://..."
-        raise ConfigError(
-            f"{what} opens no archive ({error}); mend the URL, install its driver, or give a path"
-        ) from None
+@dataclass(frozen=True)
+class TableSet:
+    """Tables that are made together; `meta` has one row, with their version."""
+
+    meta: Table
+    version: int
+    migrations: dict[int, Callable[[Connection], None]]
 
 
-def _sqlite(path: Path, read_only: bool) -> Engine:
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is not a regular file; give the folder of a run")
-    if read_only:
-        return _read_only(path)
-    address = f"{path.absolute().as_uri()}?mode=rwc"
-
-    def connect() -> sqlite3.Connection:
-        made = sqlite3.connect(
-            address, uri=True, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False
-        )
-        made.execute("PRAGMA foreign_keys = ON")
-        made.execute("PRAGMA synchronous = FULL")
-        tables = [name for (name,) in made.execute("SELECT name FROM sqlite_master")]
-        if not tables or META.name in tables:  # a stranger's database is left as it is
-            made.execute("PRAGMA journal_mode = WAL")
-        return made
-
-    engine = create_engine("sqlite://", creator=connect, poolclass=QueuePool)
-    # left to itself the driver makes tables outside transactions
-    event.listen(engine, "begin", lambda made: made.exec_driver_sql("BEGIN IMMEDIATE"))
-    return engine
-
-
-def _read_only(path: Path) -> Engine:
-    """An engine that writes nothing; disposing of it removes what was copied."""
-    if not path.is_file():
-        raise ConfigError(f"there is no archive {path}; give the folder of a run")
-    if too_large(path):
-        raise ArchiveError(f"{path} is larger than any archive of se-rl; give the folder of a run")
-    file = ReadOnlyFile(path)
-    engine = create_engine("sqlite://", creator=file.connect, poolclass=QueuePool)
-
-    def begin(connection: Connection) -> None:
-        file.allow_time()
-        connection.exec_driver_sql("BEGIN")
-
-    event.listen(engine, "begin", begin)
-    event.listen(engine, "engine_disposed", lambda _: file.close())
-    return engine
+RUN_TABLES = TableSet(META, SCHEMA_VERSION, MIGRATIONS)
 
 
 def check_tables(connection: Connection, place: str) -> None:
@@ -257,36 +221,40 @@ def transaction(engine: Engine, place: str) -> Iterator[Connection]:
         raise ArchiveError(f"{place} {told}") from error
 
 
-def prepare(connection: Connection, place: str) -> None:
-    """Make the tables in an empty database, bring an older one up to date; refuse a newer one and
-    what is not ours.
+def prepare(
+    connection: Connection, place: str, tables: TableSet = RUN_TABLES, **facts: Any
+) -> None:
+    """Make the tables in an empty database, bring older ones up to date; refuse newer ones and what
+    is not ours.
+
+    `facts` are stored beside the version when the tables are made.
     """
-    names = inspect(connection).get_table_names()
-    if not names:
-        METADATA.create_all(connection)
-        connection.execute(META.insert().values(schema_version=SCHEMA_VERSION, created=time.time()))
+    if not inspect(connection).get_table_names(tables.meta.schema):
+        tables.meta.metadata.create_all(connection)
+        first = {"schema_version": tables.version, "created": time.time(), **facts}
+        connection.execute(tables.meta.insert().values(first))
         return
-    version = stored_version(connection, place)
-    for older in range(version, SCHEMA_VERSION):
-        if older not in MIGRATIONS:
+    version = stored_version(connection, place, tables)
+    for older in range(version, tables.version):
+        if older not in tables.migrations:
             raise ArchiveError(
                 f"{place} has schema {older}, which this se-rl no longer reads; use an older se-rl"
             )
-        MIGRATIONS[older](connection)
-    if version < SCHEMA_VERSION:
-        connection.execute(META.update().values(schema_version=SCHEMA_VERSION))
+        tables.migrations[older](connection)
+    if version < tables.version:
+        connection.execute(tables.meta.update().values(schema_version=tables.version))
 
 
-def stored_version(connection: Connection, place: str) -> int:
-    """The schema a database was written with; a newer one is refused, and so is a database without
+def stored_version(connection: Connection, place: str, tables: TableSet = RUN_TABLES) -> int:
+    """The schema that tables were written with; a newer one is refused, and so is a database without
     one.
     """
     version = None
-    if META.name in inspect(connection).get_table_names():
-        version = connection.execute(select(META.c.schema_version)).scalar()
+    if tables.meta.name in inspect(connection).get_table_names(tables.meta.schema):
+        version = connection.execute(select(tables.meta.c.schema_version)).scalar()
     if not isinstance(version, int):
         raise ArchiveError(f"{place} is a database, but no archive of se-rl; give another place")
-    if version > SCHEMA_VERSION:
-        words = f"(schema {version}, this one reads {SCHEMA_VERSION})"
+    if version > tables.version:
+        words = f"(schema {version}, this one reads {tables.version})"
         raise ArchiveError(f"{place} was written by a newer se-rl {words}; update se-rl")
     return version

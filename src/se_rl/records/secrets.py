@@ -24,12 +24,19 @@ INVISIBLE = "\u200b\u200c\u200d\u2060\ufeff"
 """Letters of no width, which an answer may hold anywhere."""
 _UNSEEN = rf"(?:[{INVISIBLE}]|\\u(?:200[bcd]|2060|feff)){{0,8}}"
 """Some of them, as they are or in JSON."""
-_VARIABLES = ("API_KEY", "_TOKEN", "_SECRET")
+_VARIABLES = ("API_KEY", "_TOKEN", "_SECRET", "PASSWORD")
+_GIVEN: set[str] = set()
+"""Keys and passwords that came with an address."""
+
+
+def hide(key: str) -> None:
+    """Never let this key reach a record, a log or a page."""
+    _GIVEN.add(key)
 
 
 def scrub(text: str, *keys: str) -> str:
-    """The text without these keys, those of the environment, and what looks like one."""
-    for key in (*keys, *environment_keys()):
+    """The text without these keys, those given or in the environment, and what looks like one."""
+    for key in (*keys, *_GIVEN, *environment_keys()):
         if len(key) >= LEAST_KEY:
             text = _spelled(key).sub(HIDDEN, text)
     return _LOOKS.sub(_hidden, text)

@@ -55,6 +55,16 @@ def check_values(config: Any) -> None:
                 map(fits, value if isinstance(value, tuple) else [value])
             ):
                 raise ConfigError(f"{name} is {value!r}; use {wanted}")
+    for name in ("seeds", "episodes"):
+        if len(getattr(config, name)) != 3:
+            raise ConfigError(
+                f"{name} is {getattr(config, name)}; give 3 numbers, one for each rung"
+            )
+    if config.islands and (not config.evolves or config.against == "bank"):
+        raise ConfigError(
+            f"islands trade trained parents (arm is {config.arm}, against {config.against}); "
+            "use --arm full, local or frozen against trainings, or leave --islands out"
+        )
     if config.sizes[0] > config.sizes[1]:
         raise ConfigError(f"sizes is {config.sizes}; give the least first")
     for name in ("horizons", "dynamic_horizons", "profiles"):

@@ -88,6 +88,7 @@ class RunConfig:
     worlds: Literal["both", "static", "dynamic"] = option(
         "both", "worlds to train and score in", choices=("both", "static", "dynamic")
     )
+    islands: bool = option(False, "trade leading designs with other searches on one archive")
     iterations: int = option(3, "outer iterations at most", metavar="N")
     parents: int = option(2, "prompts per iteration", metavar="N")
     siblings: int = option(3, "designs per prompt", metavar="N")
@@ -156,11 +157,6 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_values(self)
-        for name in ("seeds", "episodes"):
-            if len(getattr(self, name)) != 3:
-                raise ConfigError(
-                    f"{name} is {getattr(self, name)}; give 3 numbers, one for each rung"
-                )
         if self.seal is not None:
             check_seal(self.seal)
         if fault := model_fault(self.llm):

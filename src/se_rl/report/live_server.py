@@ -16,6 +16,7 @@ from pathlib import Path
 from se_rl.config import ConfigError
 from se_rl.records.archive import Archive
 from se_rl.records.files import to_json
+from se_rl.records.postgres import is_url
 from se_rl.records.run_folder import RunFolder
 from se_rl.report.run_page import run_page
 from se_rl.report.story import Story
@@ -45,8 +46,11 @@ class RunWatch:
     def version(self) -> str:
         """A text that changes whenever the run has written something."""
         marks = []
-        archive = self.folder.archive
-        for path in (archive, archive.with_name(f"{archive.name}-wal"), self.folder.results):
+        if is_url(self.folder.archive):
+            with Archive.open(self.folder.archive, read_only=True) as archive:
+                marks.append(str(archive.latest()))
+        own = self.folder.database
+        for path in (own, own.with_name(f"{own.name}-wal"), self.folder.results):
             if path.exists():
                 found = path.stat()
                 marks.append(f"{found.st_mtime_ns:x}.{found.st_size:x}")

@@ -89,7 +89,7 @@ def open_run(place: Path, config: RunConfig) -> Iterator[Run]:
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(place))
         folder.check_config(to_dict(config))
-        archive = stack.enter_context(Archive.open(folder.archive, blobs=folder.blobs))
+        archive = stack.enter_context(Archive.open(folder.archive))
         run = Run(config, folder, archive, workers=1)
         stack.callback(run.close)
         run._start()
