@@ -90,6 +90,7 @@ def measured(executor: str, *, trainings: int, seconds: float) -> ExecutorCost:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         os.environ.update(TINY.environment(folder))
         TINY.make_data(folder)
+        (folder / "run").mkdir()
         archive = stack.enter_context(Archive.open(folder / "run" / "archive.sqlite"))
         config = TINY.tiny_config()
         run = Run(config, RunFolder(folder / "run"), archive, workers=1, executor=executor)

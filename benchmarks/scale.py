@@ -4,11 +4,13 @@
 
 The preset `paper` is simulated as it runs: designs are written and checked one after the other, the
 main process hands out and takes in evaluations, the archive stores them, a batch ends with its last
-training, its best race, and the next batch begins. Service times are those that
-`executor_cost.py` measured, the archive's is measured here; losses are assumed (one per worker and
-`HOURS_TO_LOSS` hours). Plans: one search with the preset's batches; one whose batches fill the
-cluster; that, with the next batch written while this one races; many such searches of
-`WORKERS_EACH` workers on one archive.
+training, its best race, and the next batch begins. What an evaluation takes of the main process, and
+a design to be checked, is what `executor_cost.py` measured; the archive's time is measured here.
+Seconds per work unit and per written design are those of `se-rl run --dry-run`; how much trainings
+differ (`VARIATION`) and how often a worker is lost (`HOURS_TO_LOSS`) is assumed. Plans: one search
+with the preset's batches; one whose batches fill the cluster; that, with the next batch written
+while this one races; a search of the preset's batches for every `WORKERS_EACH` workers, all of them
+on one archive.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from se_rl.core.plan import SECONDS_PER_DESIGN
+from se_rl.core.plan import SECONDS_PER_DESIGN, SECONDS_PER_WORK
 from se_rl.records.archive import Archive
 from se_rl.records.entries import DEFAULT, Candidate, Evaluation
 from se_rl.records.files import to_json, write_text
@@ -36,6 +38,8 @@ WORKERS = (2, 16, 100, 1_000, 10_000)
 WORKERS_EACH = 16
 """Of one of many searches."""
 ITERATIONS = 4
+VARIATION = 0.3
+"""Standard deviation of trainings' times over their mean."""
 HOURS_TO_LOSS = 100.0
 WRITES = 300
 BLOB_BYTES = 20_000
@@ -224,12 +228,12 @@ def archive_seconds() -> float:
 
 
 def service_times(cost: Path) -> ServiceTimes:
-    """The times that were measured on a cluster of one node, and the archive's."""
+    """The times of the module's docstring."""
     rows = json.loads(cost.read_text())["executors"]
     ray = next(row for row in rows if row["executor"] == "ray")
     return ServiceTimes(
-        ray["seconds_per_work"],
-        ray["deviation"] / ray["mean_seconds"],
+        SECONDS_PER_WORK,
+        VARIATION,
         SECONDS_PER_DESIGN,
         ray["validation_seconds"],
         ray["main_seconds"],
