@@ -17,7 +17,9 @@ mean over seeds of the mean return on test episodes, without noise, with its sta
 seeds and episodes; returns in price x units (qrm) and in ticks a lot (cw). The published learner is
 the better documented one of each paper (a DDQN; an actor-critic with logistic-normal actions), on
 10,000 or 20,000 episodes; the best simple rule is the best one known for each market, ours or
-theirs. "meets" is at or above the published figure less one standard error of the difference.
+theirs. "meets" is at or above the published figure less one standard error of the difference. What
+is unfinished at the end is bought or sold at market, as the tasks say: in qrm without any consequence,
+which is a hole, in cw at the price of walking the book.
 """
 
 
