@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Self
 
-from sqlalchemy import Connection, Engine, Select, Table, func, select
+from sqlalchemy import Connection, Engine, Select, Table, bindparam, func, select
 
 from se_rl.bounded_reading import plain_json
 from se_rl.records.entries import Event, key_of
 from se_rl.records.schema import DAMAGED, EVENT, ArchiveError, transaction
 from se_rl.records.secrets import scrub
 
+_KIND = select(EVENT.c.kind).where(EVENT.c.key == bindparam("of"))
+_APPEND = EVENT.insert().returning(EVENT.c.seq)
 Row = tuple[Table, Mapping[str, Any]]
 """A row to write beside an event: its table, and what the event's payload does not say."""
 
@@ -72,7 +74,7 @@ class EventJournal:
         text = scrub(json.dumps(payload, default=_plain))
         at = time.time()
         with self._transaction() as connection:
-            known = connection.execute(select(EVENT.c.kind).where(EVENT.c.key == key)).scalar()
+            known = connection.execute(_KIND, {"of": key}).scalar()
             if known not in (None, kind):
                 raise ValueError(
                     f"key {key} is that of an event {known!r} and cannot be one of {kind!r} too"
@@ -81,12 +83,12 @@ class EventJournal:
                 return False
             digest = key_of(at, kind, key, text)
             event = {"at": at, "kind": kind, "key": key, "payload": text, "digest": digest}
-            inserted = EVENT.insert().values(event).returning(EVENT.c.seq)
-            seq = connection.execute(inserted).scalar_one()
+            seq = connection.execute(_APPEND, event).scalar_one()
+            stored = json.loads(text)
             for table, own in rows:
-                values = {"seq": seq, **json.loads(text), **own}
+                values = {"seq": seq, **stored, **own}
                 columns = {column.name: values[column.name] for column in table.columns}
-                connection.execute(table.insert().values(columns))
+                connection.execute(table.insert(), columns)
         return True
 
     def _event(self, row: Any) -> Event:
