@@ -38,7 +38,7 @@ class Cell:
         """Where its outcome is kept."""
         return f"{self.profile.replace(' ', '_')}_{self.kind}_{self.participation:g}.json"
 
-    def world(self, data: MarketData, *, books: int) -> DynamicWorld:
+    def world(self, data: MarketData | None, *, books: int) -> DynamicWorld:
         """Its markets and orders, `books` of them."""
         market = MarketKind(self.profile, FAMILY[self.profile], twin=self.kind == "twin")
         return DynamicWorld(

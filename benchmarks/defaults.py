@@ -17,7 +17,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -27,8 +27,12 @@ import numpy as np
 import torch
 
 from se_rl.baselines import registry, schedules
+from se_rl.baselines.classical import Planning
+from se_rl.baselines.fitting import Fitted
 from se_rl.baselines.registry import TrainRival
 from se_rl.baselines.ridge import XSRidge
+from se_rl.baselines.settings import BaselinesConfig
+from se_rl.baselines.task import BaselineTask
 from se_rl.data.catalog import load_dataset
 from se_rl.data.features import FeatureScales
 from se_rl.data.known import with_history
@@ -36,7 +40,7 @@ from se_rl.data.market_data import MarketData
 from se_rl.data.splits import Dates, given_split, split_dates, walk_forward
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.task import order_pairs
+from se_rl.environments.task import Orders, order_pairs
 from se_rl.environments.worlds import Episodes
 from se_rl.scoring.execution import execute
 from se_rl.scoring.order_scores import Panel, Score
@@ -57,8 +61,10 @@ NAMES = (
 """The sets of the table, the most telling first."""
 LEARNED = ("new default", "old default", "naive")
 PLANNED = ("TWAP", registry.RIDGE)
+PLANS = {rival.name: rival.plan for rival in registry.PLANNED}
 PENALTIES = {"tracking penalty 0.05": 0.05, "tracking penalty 0.2": 0.2}
 """The old default with a price on straying from TWAP in its reward, as `penalty.py` tries it."""
+SYNTHETIC_HORIZON = 240
 MOST_NAMES = 600
 """Symbols of a set in a packed file."""
 SETS: dict[str, MarketData] = {}
@@ -90,6 +96,7 @@ def main() -> None:
     torch.set_num_threads(1)
     jobs = list(all_jobs(names, options))
     until = time.monotonic() + 60.0 * options.minutes
+    options.keep.unlink(missing_ok=True)
     found = run(jobs, options.keep, workers=options.workers, until=until)
     facts = {
         "split": options.split,
@@ -157,15 +164,27 @@ def all_jobs(names: tuple[str, ...], options: argparse.Namespace) -> Iterator[Jo
                         )
 
 
-def run(jobs: list[Job], keep: Path, *, workers: int, until: float) -> list[DayGains]:
-    """Everything that is finished when the time is over, in the order it was."""
+def run(
+    jobs: list[Job],
+    keep: Path,
+    *,
+    workers: int,
+    until: float,
+    outcome: Callable[[Job], DayGains] | None = None,
+    warm_up: str = LEARNED[0],
+) -> list[DayGains]:
+    """Everything that is finished when the time is over, in the order it was; added to `keep`.
+
+    `outcome` does a job (None: `gains`); a short one of the method `warm_up` compiles for all.
+    """
+    work = outcome or gains
     keep.parent.mkdir(parents=True, exist_ok=True)
     fork = get_context("fork")
-    with fork.Pool(1) as first:  # compiles for all: no autograd step may happen before a fork
-        first.map(gains, [replace(jobs[0], method=LEARNED[0], budget=0.01)])
+    with fork.Pool(1) as first:  # no autograd step may happen before a fork
+        first.map(work, [replace(jobs[0], method=warm_up, budget=0.01)])
     found: list[DayGains] = []
-    with fork.Pool(workers) as pool, keep.open("w") as file:
-        waiting = pool.imap_unordered(gains, jobs)
+    with fork.Pool(workers) as pool, keep.open("a") as file:
+        waiting = pool.imap_unordered(work, jobs)
         while len(found) < len(jobs) and time.monotonic() < until:
             try:
                 done = waiting.next(timeout=max(0.1, until - time.monotonic()))
@@ -190,11 +209,14 @@ def days_of(job: Job) -> tuple[Dates, Dates]:
     return fold.past, fold.block
 
 
-def gains(job: Job) -> DayGains:
-    """What one job gains over TWAP on every day it executes."""
+def gains(job: Job, train_rival: TrainRival | None = None) -> DayGains:
+    """What one job gains over TWAP on every day it executes.
+
+    `train_rival` trains (None: as the method's name says).
+    """
     torch.set_num_threads(1)
     past, days = days_of(job)
-    horizon = REAL_SETS[job.name].horizon
+    horizon = REAL_SETS[job.name].horizon if job.name in REAL_SETS else SYNTHETIC_HORIZON
     train = SETS[job.name].select(dates=past)
     scales = FeatureScales.fit(train)
     data = with_history(SETS[job.name], days)
@@ -202,17 +224,13 @@ def gains(job: Job) -> DayGains:
     panel = Panel.of(data, orders)
     core = StaticCore(data)
     twap = Score("TWAP", panel, core.execute(orders, ratios_from_weights(schedules.twap(orders))))
-    if job.method in PLANNED:
-        weights = schedules.twap(orders)
-        if job.method == registry.RIDGE:
-            ridge = XSRidge.fit(((train, scales),))
-            weights = ridge.schedule(orders, ridge.forecast(data, scales))
+    if job.method in PLANS:
+        weights = _planned(job.method, data, orders, (train, scales))
         record = core.execute(orders, ratios_from_weights(weights))
     else:
         world = StaticWorld(train, horizon=orders.horizon, scales=scales)
-        trained = _trainer(job.method)(
-            {"static": world}, budget=job.budget, seed=job.seed, neutral={}
-        )
+        train_once = train_rival or _trainer(job.method)
+        trained = train_once({"static": world}, budget=job.budget, seed=job.seed, neutral={})
         fresh = StaticWorld(data, horizon=orders.horizon, scales=scales)
         record = execute(fresh, trained.runner("static"), Episodes(orders)).record
     own = Score(job.method, panel, record)
@@ -225,6 +243,18 @@ def gains(job: Job) -> DayGains:
         specific=day_means(own.specific_pa() - twap.specific_pa(), panel.day).tolist(),
         whole=day_means(own.pa() - twap.pa(), panel.day).tolist(),
     )
+
+
+def _planned(
+    method: str, data: MarketData, orders: Orders, train: tuple[MarketData, FeatureScales]
+) -> schedules.Array:
+    """The shares per step that a planned rival fixes in advance."""
+    ridge = XSRidge.fit((train,)) if method == registry.RIDGE else None
+    task = BaselineTask(BaselinesConfig(), data, orders)
+    weights = PLANS[method](Planning(task, Fitted(train[1], ridge, (train,), ())))
+    if weights is None:
+        raise ValueError(f"{method} cannot be planned on {data.provenance.name}; leave it out")
+    return weights
 
 
 def _trainer(method: str) -> TrainRival:

@@ -70,14 +70,14 @@ def finished(
     return {"sets": sets, "walk_forward": pooled, "facts": {**facts, **made}}
 
 
-def figures(rows: Sequence[DayGains]) -> dict[str, Any]:
+def figures(rows: Sequence[DayGains], risk: float = RISK) -> dict[str, Any]:
     """The figures of every method, over all folds and sets given; `days` counts them."""
     found: dict[str, Any] = {}
     days = {(row["set"], date) for row in rows for date in row["dates"]}
     found["days"] = len(days)
     for method in dict.fromkeys(row["method"] for row in rows):
         own = [row for row in rows if row["method"] == method]
-        found[method] = _method(*gain_matrices(own))
+        found[method] = _method(*gain_matrices(own), risk=risk)
     return found
 
 
@@ -97,12 +97,12 @@ def gain_matrices(rows: Iterable[DayGains]) -> tuple[Any, Any]:
     return np.stack(specific), np.stack(whole)
 
 
-def _method(specific: Any, whole: Any) -> dict[str, Any]:
+def _method(specific: Any, whole: Any, *, risk: float) -> dict[str, Any]:
     """One method's figures from gains [training, day]."""
     mean = whole.mean(axis=0)  # [day]
     days = len(mean)
     gain = Estimate(float(mean.mean()), float(mean.std(ddof=1) / np.sqrt(days)), days)
-    values = day_contributions(specific, whole, RISK)  # [training, day]
+    values = day_contributions(specific, whole, risk)  # [training, day]
     if len(values) > 1:
         score = Contributions((Stratum("static", "history", 1.0, values),)).estimate()
     else:  # a plan has no luck of training
@@ -139,7 +139,12 @@ def methods_table(rows: Mapping[str, Any]) -> str:
     for name, row in rows.items():
         if name == "days":
             continue
-        cells = [name, str(row["trainings"]), signed(row["mean"]), interval(row["ci95"])]
-        cells += [signed(row["specific"]), f"{row['tracking_error']:.1f}"]
-        lines.append([*cells, signed(row["score"]), interval(row["score_ci95"])])
+        lines.append(method_cells(name, row))
     return table(COLUMNS, lines)
+
+
+def method_cells(name: str, row: Mapping[str, Any]) -> list[str]:
+    """One method's figures in words."""
+    cells = [name, str(row["trainings"]), signed(row["mean"]), interval(row["ci95"])]
+    cells += [signed(row["specific"]), f"{row['tracking_error']:.1f}"]
+    return [*cells, signed(row["score"]), interval(row["score_ci95"])]

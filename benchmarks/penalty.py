@@ -80,6 +80,7 @@ def main() -> None:
         for method in (OLD, *PENALTIES):
             jobs.append(Job(SET, SPLIT, method, seed, options.budget, "valid", 0))
     keep = ROOT / "out" / "penalty.jsonl"
+    keep.unlink(missing_ok=True)
     found = run(jobs, keep, workers=options.workers, until=time.monotonic() + 3600.0)
     facts: dict[str, str | int | float] = {
         "set": SET,

@@ -71,7 +71,8 @@ class QNetwork(ChoiceNetwork):
         choice = torch.where(explored, other, best)
         value = values.gather(1, choice[:, None])[:, 0]
         drawn = torch.stack([choice, explored.long()], 1).float()
-        return Decision(drawn, self.choices.taken(choice), value, value)
+        unknown = torch.zeros_like(value)  # nothing is learned from how likely a choice was
+        return Decision(drawn, self.choices.taken(choice), unknown, value)
 
 
 def train(

@@ -165,8 +165,8 @@ class ClippedUpdate:
         for _ in range(EPOCHS):
             order = torch.randperm(batch.units, generator=training.generator)
             moved = 0.0
-            for samples in order.tensor_split(self.settings.minibatches):
-                moved += self._step(batch, samples, left=left)
+            for units in order.tensor_split(self.settings.minibatches):
+                moved += self._step(batch, batch.samples(units), left=left)
             if moved / self.settings.minibatches > self.settings.kl_stop:
                 break
 

@@ -48,14 +48,13 @@ def play(
         decision = network.decide(window.push(observations[step]), generator, last)
         last = decision.drawn
         decisions.append(decision)
-        steps_left = horizon - step
-        ratio = ACTION_MAP.ratio(decision.outputs[:, 0], steps_left=steps_left, neutral=neutral)
-        offset = None
-        if world.takes_price:
-            offset = ACTION_MAP.offset(decision.outputs[:, 1], neutral=neutral).double().numpy()
         if not bool(torch.isfinite(decision.outputs).all()):
             raise Diverged(f"the policy's output is not finite at step {step}")
-        observation = world.step(ratio.double().numpy(), offset, fields[step])
+        ratio, offset = ACTION_MAP.actions(
+            decision.outputs.t(), steps_left=horizon - step, neutral=neutral
+        )
+        limit = offset.double().numpy() if world.takes_price else None
+        observation = world.step(ratio.double().numpy(), limit, fields[step])
     return Rollout(
         observations=observations,
         outputs=torch.stack([decision.drawn for decision in decisions]),
