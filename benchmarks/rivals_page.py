@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from se_rl.core.provenance import code_hash
+from se_rl.records.code_hash import code_hash
 from se_rl.records.settings import RISK
 from se_rl.scoring.statistics import spa_against_nothing
 from se_rl_benchmarks.defaults_page import COLUMNS, DayGains, figures, gain_matrices, method_cells
