@@ -143,6 +143,7 @@ class SERLTrainingLoop:
             samples=max(config.samples, FEWEST_ORDERS * longest),
             anneal=False,
             initial_alpha=config.initial_alpha,
+            copies=1,  # an environment's orders have no luck of their own to share
         )
         self.training = Training(agent.learner(), self.worlds, settings, seed=config.seed)
         self._validation = self._draw_validation()

@@ -33,9 +33,18 @@ class Batch:
 
     @classmethod
     def of(
-        cls, rollout: Rollout, advantages: Tensor, *, policy: Policy, weight: float = 1.0
+        cls,
+        rollout: Rollout,
+        advantages: Tensor,
+        *,
+        policy: Policy,
+        returns: Tensor | None = None,
+        weight: float = 1.0,
     ) -> Batch:
-        """Keep the orders whose market did not break; scale the advantages over the batch."""
+        """Keep the orders whose market did not break; scale the advantages over the batch.
+
+        `returns` is what the value is to foresee (None: value plus advantage).
+        """
         kept = rollout.kept.view(-1, policy.agents).all(1).repeat_interleave(policy.agents)
         if not bool(kept.any()):
             raise Diverged("every market of a batch broke")
@@ -48,10 +57,11 @@ class Batch:
         live = None if rollout.live is None else part(rollout.live)
         values = part(rollout.values)
         observations = part(rollout.observations)
-        # centred and scaled: (A - mean A) / (std A + 1e-8); the return is A + V
+        # centred and scaled: (A - mean A) / (std A + 1e-8)
         counted = taken if live is None else taken[live]
         scaled = (taken - counted.mean()) / (counted.std() + 1e-8)
-        rest = torch.stack([part(rollout.log_probs), values, scaled, taken + values], dim=2)
+        targets = taken + values if returns is None else part(returns)
+        rest = torch.stack([part(rollout.log_probs), values, scaled, targets], dim=2)
         columns = torch.cat([part(rollout.outputs), rest], dim=2)
         if policy.history > 1:
             past = observations.new_zeros((policy.history - 1, *observations[0].shape))

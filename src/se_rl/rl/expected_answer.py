@@ -48,9 +48,9 @@ class ExpectedAnswer:
             played = []
             for batch in (BATCH.low, BATCH.high):
                 samples = round(batch * config.samples)
-                played += [
-                    horizon * orders_of_batch(samples, horizon, agents) for horizon in lengths
-                ]
+                for horizon in lengths:
+                    orders = orders_of_batch(samples, horizon, agents, config.copies_in(name))
+                    played.append(horizon * orders)
             steps[name] = (min(played), max(played))
         limits_on_history = "static" in horizons and worlds.fill_model == "limit_on_bars"
         takes_price = limits_on_history or (simulated and worlds.takes_price)

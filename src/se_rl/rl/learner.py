@@ -28,6 +28,9 @@ class TrainConfig:
 
     budget: float = option(2.0, "work units in all: about seconds of one core", metavar="WORK")
     samples: int = option(16_384, "order steps per update and world, about", metavar="N")
+    copies: int = option(
+        4, "times that each simulated order is played in a batch, with other noise", metavar="N"
+    )
     phases: tuple[float, float, float] = option(
         (0.4, 0.3, 0.3), "shares of the budget: static, dynamic, joint"
     )
@@ -49,6 +52,13 @@ class TrainConfig:
         default_factory=PPOSettings,
         metadata={"help": "the update", "choices": None, "metavar": None},
     )
+
+    def copies_in(self, world: str) -> int:
+        """How often an order of a world is played in a batch.
+
+        On history the hindsight baseline knows the luck already.
+        """
+        return self.copies if world == "dynamic" else 1
 
 
 @dataclass(frozen=True, eq=False)

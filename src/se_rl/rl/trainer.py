@@ -207,8 +207,10 @@ class Training:
         self.work += rollout.values.numel() * self._step_work(name, rollout)
         rewards = rollout.rewards(learner.reward, bound=learner.reward_bound)  # [step, order]
         lam = learner.gae_lambda[name]
-        estimates = sampler.advantages(rollout, rewards, gamma=learner.gamma, lam=lam)
-        batch = Batch.of(rollout, estimates, policy=learner.policy, weight=weight)
+        found = sampler.estimates(rollout, rewards, gamma=learner.gamma, lam=lam)
+        batch = Batch.of(
+            rollout, found.advantages, policy=learner.policy, returns=found.returns, weight=weight
+        )
         totals = rewards[:, rollout.kept].sum(0)
         return batch, float(totals.mean())
 
@@ -249,6 +251,7 @@ class Training:
                 samples=round(self.learner.batch * self.config.samples),
                 agents=agents,
                 seed=stream,
+                copies=self.config.copies_in(name),
             )
         return samplers
 

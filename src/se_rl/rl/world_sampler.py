@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import Episodes, World
 from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.policy import ActionMap, Neutral, Policy
 from se_rl.rl.rollout import Rollout, collect
@@ -20,17 +21,45 @@ NO_SPREAD = 1e-12
 """Numbers below this are all the same."""
 
 
-def orders_of_batch(samples: int, horizon: int, agents: int) -> int:
-    """Orders of `horizon` steps in a batch of about `samples` steps: whole books on both sides."""
-    pair = 2 * agents
+def orders_of_batch(samples: int, horizon: int, agents: int, copies: int = 1) -> int:
+    """Orders of `horizon` steps in a batch of about `samples` steps.
+
+    Whole books on both sides, each of them `copies` times.
+    """
+    pair = 2 * agents * copies
     return max(pair, samples // horizon // pair * pair)
+
+
+def repeated(episodes: Episodes, copies: int, *, agents: int) -> Episodes:
+    """Every book `copies` times, its copies side by side."""
+    books = np.repeat(np.arange(len(episodes) // agents), copies)
+    orders = (books[:, None] * agents + np.arange(agents)).ravel()
+    seeds = None if episodes.seeds is None else episodes.seeds[books]
+    return Episodes(episodes.orders.take(orders), seeds)
+
+
+def over_copies(estimates: Tensor, copies: int, *, agents: int) -> Tensor:
+    """Advantages [step, order] less their mean over the copies of a book.
+
+    The other copies met the same luck and drew other noise: what they got is a baseline that
+    knows the luck and nothing of the action. A copy's own part in the mean changes the scale alone.
+    """
+    grouped = estimates.view(len(estimates), -1, copies, agents)
+    return (grouped - grouped.mean(2, keepdim=True)).view_as(estimates)
+
+
+class Estimates(NamedTuple):
+    """What a batch says of every step [step, order]: how good its action was, and what followed."""
+
+    advantages: Tensor
+    returns: Tensor
 
 
 class WorldSampler:
     """Plays batches of about `samples` order steps, each in one of `worlds` (one per horizon).
 
     Where agents share no book, neighbours of the batch talk all the same; so the number of orders
-    is a multiple of 2 * agents, whatever the world.
+    is a multiple of 2 * agents, whatever the world. Each order is played `copies` times.
     """
 
     def __init__(
@@ -41,10 +70,12 @@ class WorldSampler:
         samples: int,
         agents: int,
         seed: np.random.SeedSequence,
+        copies: int = 1,
     ) -> None:
         self.worlds = tuple(worlds)
         self.neutral = neutral
-        self.orders = [orders_of_batch(samples, world.horizon, agents) for world in worlds]
+        self.copies = copies
+        self.orders = [orders_of_batch(samples, world.horizon, agents, copies) for world in worlds]
         draws, noise = seed.spawn(2)
         self.rng = np.random.default_rng(draws)
         noise_seed = int(noise.generate_state(1, np.uint64)[0] >> 1)
@@ -55,26 +86,37 @@ class WorldSampler:
         """One batch of fresh episodes, with the noise of the policy's heads at `place` on."""
         which = int(self.rng.integers(len(self.worlds))) if len(self.worlds) > 1 else 0
         world = self.worlds[which]
+        drawn = world.draw(self.rng, self.orders[which] // self.copies)
         return collect(
             world,
             policy,
             action_map,
-            world.draw(self.rng, self.orders[which]),
+            repeated(drawn, self.copies, agents=world.agents),
             generator=self.generator,
             neutral=self.neutral,
             device=policy.log_std.device,
             place=place,
         )
 
-    def advantages(self, rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float) -> Tensor:
-        """Advantages [step, order] less their hindsight baseline, in units of the running scale."""
+    def estimates(
+        self, rollout: Rollout, rewards: Tensor, *, gamma: float, lam: float
+    ) -> Estimates:
+        """Advantages less their hindsight baseline, in units of the running scale.
+
+        Where orders have copies, less these copies' mean too. That is no part of the returns: what
+        all copies have in common is what the value is to foresee.
+        """
 
         def free(values: Tensor, scale: float) -> Tensor:
             raw = advantages(rewards / scale, values, gamma=gamma, lam=lam)
             return subtract_hindsight_baseline(raw, rollout, discount=gamma * lam)
 
         scale = self._scale_after(free(torch.zeros_like(rollout.values), 1.0))
-        return free(rollout.values, scale)
+        found = free(rollout.values, scale)
+        returns = found + rollout.values
+        if self.copies > 1:
+            found = over_copies(found, self.copies, agents=self.worlds[0].agents)
+        return Estimates(found, returns)
 
     def _scale_after(self, returns: Tensor) -> float:
         """The running size of returns [step, order], which these move.
