@@ -155,11 +155,11 @@ class ClippedUpdate:
         """
         training = self.training
         sampler = training.sampler
-        advantages = sampler.advantages(rollout, training.rewards(rollout), gamma=1.0, lam=self.lam)
+        found = sampler.estimates(rollout, training.rewards(rollout), gamma=1.0, lam=self.lam)
         if lessons is not None:  # they lie beside what was drawn
             drawn = torch.cat([rollout.outputs, lessons[:, :, None]], 2)
             rollout = replace(rollout, outputs=drawn)
-        batch = Batch.of(rollout, advantages, policy=training.policy)
+        batch = Batch.of(rollout, found.advantages, policy=training.policy)
         for group in self.optimiser.param_groups:
             group["lr"] = LEARNING_RATE * max(left, LEAST_RATE)
         for _ in range(EPOCHS):
