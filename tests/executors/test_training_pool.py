@@ -41,6 +41,7 @@ class PlannedExecutor:
         self.submitted: list[int] = []
         self.cancelled: list[int] = []
         self.most = 0
+        self.is_open = True
 
     def submit(self, task: TrainingTask) -> Handle:
         handle = len(self.submitted)
@@ -50,6 +51,9 @@ class PlannedExecutor:
         return handle
 
     def poll(self, timeout_seconds: float) -> Sequence[FinishedTask]:
+        self.is_open = True
+        if not self.running:
+            return []
         handle, task = self.running.popitem()
         status = self.plan[task.seed].pop(0)
         weights = {"weight:w": np.full(2, float(task.seed))}
@@ -61,7 +65,7 @@ class PlannedExecutor:
         self.cancelled.append(self.running.pop(handle).seed)
 
     def capacity(self) -> int:
-        return self.workers
+        return self.workers if self.is_open else 0
 
     def close(self) -> None:
         self.running.clear()
@@ -127,6 +131,12 @@ def test_a_lost_worker_is_tried_again_and_a_failure_is_a_result(pool: TrainingPo
     looked_up = {job.seed: (e, stored) for job, e, stored in pool.evaluate(jobs(5))}
     assert looked_up == {seed: (evaluation, True) for seed, evaluation in found.items()}
     assert len(executor.submitted) == 9
+
+
+def test_an_executor_without_workers_yet_is_asked_until_it_has_some(pool: TrainingPool) -> None:
+    planned(pool, ["ok"]).is_open = False
+    [(_, evaluation, _)] = pool.evaluate(jobs(1))
+    assert evaluation.ok
 
 
 def test_a_sandbox_that_is_lost_every_time_says_nothing_about_the_design(

@@ -169,10 +169,9 @@ class TrainingPool:
                 self._fill(queue, running)
                 for job, evaluation in queue.found():
                     yield job, evaluation, True
-                if not running:  # another search is at all that is left, if anything is
-                    time.sleep(POLL_SECONDS if queue else 0.0)
-                    continue
-                for finished in self.executor.poll(POLL_SECONDS):
+                if queue and not running:  # no worker yet, or another search is at all that is left
+                    time.sleep(POLL_SECONDS)
+                for finished in self.executor.poll(POLL_SECONDS if running else 0.0):
                     attempt = running.pop(finished.handle)
                     if finished.lost and attempt.number < ATTEMPTS:
                         queue.again(attempt)
