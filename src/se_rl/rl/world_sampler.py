@@ -32,6 +32,8 @@ def orders_of_batch(samples: int, horizon: int, agents: int, copies: int = 1) ->
 
 def repeated(episodes: Episodes, copies: int, *, agents: int) -> Episodes:
     """Every book `copies` times, its copies side by side."""
+    if copies == 1:
+        return episodes
     books = np.repeat(np.arange(len(episodes) // agents), copies)
     orders = (books[:, None] * agents + np.arange(agents)).ravel()
     seeds = None if episodes.seeds is None else episodes.seeds[books]
