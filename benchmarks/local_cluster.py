@@ -3,12 +3,14 @@
     with LocalCluster(nodes=3) as cluster:
         subprocess.run(command, env=cluster.environment)
 
-Only processes that know its secret may use it (Ray's token), since Ray listens on the machine's own
-address and not on the loopback alone.
+There is one at a time on a machine: nodes find their ports by trying, and those of two clusters that
+begin together may take the same. Only processes that know its secret may use it (Ray's
+token), since Ray listens on the machine's own address and not on the loopback alone.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
 import shutil
@@ -23,12 +25,15 @@ from pathlib import Path
 START_SECONDS = 60.0
 STORE_BYTES = 200 << 20
 STARTED = b"Ray runtime started"
+LOCK = Path(tempfile.gettempdir()) / "se-rl-local-cluster.lock"
 
 
 class LocalCluster:
     """So many nodes with one core each; `environment` is that of processes that may use them."""
 
     def __init__(self, *, nodes: int) -> None:
+        self._alone = LOCK.open("w")
+        fcntl.flock(self._alone, fcntl.LOCK_EX)
         self._folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # sockets' names are short
         self._head = f"127.0.0.1:{_free_port()}"
         self.client_port = _free_port()
@@ -85,6 +90,7 @@ class LocalCluster:
                 os.killpg(node.pid, signal.SIGKILL)
                 node.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+        self._alone.close()
 
     def __enter__(self) -> LocalCluster:
         return self

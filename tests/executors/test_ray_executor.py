@@ -35,6 +35,7 @@ from tiny_run import make_data, tiny_config
 
 HERE = NodeReport("here", "some core", 1, "strong", "", "c0de", {"torch": "1"})
 SEEDS = 2
+pytestmark = pytest.mark.timeout(600)  # one cluster waits for another to end
 
 
 @pytest.fixture(scope="module")
@@ -132,6 +133,29 @@ def test_a_node_is_refused_without_a_lock_or_with_other_bits() -> None:
     assert weak.refused_by(HERE, unsafe=True) == ""
     newer = replace(HERE, versions={"torch": "2"})
     assert newer.refused_by(HERE, unsafe=True) == "its torch is 2, here 1: bits would differ"
+
+
+@pytest.mark.parametrize("failures", [1, 3, 4])
+def test_a_busy_cluster_is_asked_again(failures: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ray = pytest.importorskip("ray")
+    from se_rl.executors import ray_cluster
+
+    asked = []
+
+    def slow(**_: object) -> None:
+        asked.append(1)
+        if len(asked) <= failures:
+            raise ConnectionError(f"{ray_cluster.NOT_READY}:\nTraceback\nit took too long")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", slow)
+    monkeypatch.setattr(ray_cluster, "PAUSE_SECONDS", 0.0)
+    if failures < ray_cluster.TRIES:
+        assert ray_cluster.connect("ray://somewhere:1")
+        assert len(asked) == failures + 1
+        return
+    with pytest.raises(ConfigError, match=r"answers at ray://somewhere:1 \(it took too long\)"):
+        ray_cluster.connect("ray://somewhere:1")
 
 
 def test_without_ray_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

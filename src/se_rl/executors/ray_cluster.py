@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,9 +10,14 @@ import ray
 
 from se_rl.config import ConfigError
 from se_rl.executors.registry import RAY
+from se_rl.sandbox.calls import printable
 
 START = "ray start --head"
 """The command that makes this machine the first node of a cluster."""
+TRIES = 4
+PAUSE_SECONDS = 3.0
+NOT_READY = "Initialization failure from server"
+"""A cluster that answers, but whose busy machine was too slow to begin a process for us."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +34,25 @@ def connect(executor: str) -> bool:
     if ray.is_initialized():
         return False
     address = "auto" if executor == RAY else executor
-    try:
-        ray.init(address=address, configure_logging=False, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        said = str(error).strip().split("\n")[0].partition(". ")[0]
-        raise ConfigError(
-            f"no Ray cluster answers at {address} ({said}); start one with `{START}`, or give its "
-            "address as --executor ray://HOST:10001"
-        ) from None
+    for tries_left in reversed(range(TRIES)):
+        try:
+            ray.init(address=address, configure_logging=False, log_to_driver=False)
+            break
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            if tries_left and NOT_READY in str(error):
+                time.sleep(PAUSE_SECONDS)
+                continue
+            raise ConfigError(
+                f"no Ray cluster answers at {address} ({_essence(error)}); start one with "
+                f"`{START}`, or give its address as --executor ray://HOST:10001"
+            ) from None
     return True
+
+
+def _essence(error: Exception) -> str:
+    """The sentence of an error that says why: its first, or the end of a server's own account."""
+    lines = str(error).strip().split("\n")
+    return printable(lines[-1] if NOT_READY in lines[0] else lines[0].partition(". ")[0])
 
 
 def cluster_nodes() -> Sequence[ClusterNode]:
