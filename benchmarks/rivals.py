@@ -1,11 +1,13 @@
 """The rivals of the field side by side: docs/results/rivals.md and .json.
 
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/rivals.py [--split test|valid]
-        [--packed FILE.npz] [--sets NAME...] [--workers 16] [--minutes 9]
+        [--packed FILE.npz] [--sets NAME...] [--champions FILE --arm full] [--workers 16]
+        [--minutes 9]
 
 On history: real and synthetic days, as `defaults.py` does them (`--pack` there writes the real sets
 for a machine that has none of them). In simulated markets: cells of profile and size, limit orders
-of 40 steps, everything paired with TWAP by market orders in the same market. Every finished
+of 40 steps, everything paired with TWAP by market orders in the same market. Champions are those of
+`search_tables.py` on nasdaq100, one search a seed, unchanged on every set. Every finished
 training is a line of `--keep`, known by set, method, seed, budget and split; what is there is not
 done again, so that a table grows over several calls and machines.
 """
@@ -36,6 +38,7 @@ from se_rl.rl.policy import MAX_OFFSET_TICKS, Neutral
 from se_rl.scoring.execution import Actor, ConstantSchedule, execute
 from se_rl.scoring.statistics import day_means
 from se_rl_benchmarks.ceiling_cells import TEST_BOOKS, Cell, entries
+from se_rl_benchmarks.champion_rival import Champions, read_champions
 from se_rl_benchmarks.defaults import SETS, Job, gains, read_set, run
 from se_rl_benchmarks.defaults_page import SPLIT, DayGains
 from se_rl_benchmarks.packed_sets import read_packed
@@ -50,7 +53,7 @@ CELLS = {
     for size in (0.05, 0.20)
 }
 """Simulated cells by name."""
-LEARNED = {rival.name: rival for rival in registry.LEARNED}
+LEARNED: dict[str, LearnedRival | Champions] = {rival.name: rival for rival in registry.LEARNED}
 ALMGREN_CHRISS = "Almgren-Chriss"
 PLANNED = ("TWAP", "VWAP", ALMGREN_CHRISS, registry.RIDGE)
 CONSTANT = "best constant"
@@ -65,6 +68,9 @@ def main() -> None:
     options = _options()
     names = tuple(options.sets or (*REAL, *SYNTHETIC, *CELLS))
     torch.set_num_threads(1)
+    if options.champions:
+        champions = read_champions(options.champions, found_on=SYNTHETIC[0], arm=options.arm)
+        LEARNED[champions.name] = champions
     _load(names, options.packed)
     done = read_kept(options.keep)
     jobs = list(all_jobs(names, options))
@@ -98,6 +104,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--split", choices=("test", "valid"), default="valid")
     parser.add_argument("--sets", nargs="+", choices=(*REAL, *SYNTHETIC, *CELLS))
     parser.add_argument("--packed", type=Path, help="take the real sets from this .npz")
+    parser.add_argument(
+        "--champions", type=Path, help="a row of champions out of this champions.jsonl"
+    )
+    parser.add_argument("--arm", default="full", help="of the champions' searches")
     parser.add_argument("--budget", type=float, default=10.8, help="work units per training")
     parser.add_argument("--seeds", type=int, default=5, help="trainings per row")
     parser.add_argument("--workers", type=int, default=2)
@@ -143,7 +153,7 @@ def all_jobs(names: tuple[str, ...], options: argparse.Namespace) -> Iterator[Jo
 class Timed:
     """Trains a rival and counts the CPU seconds that it takes."""
 
-    def __init__(self, rival: LearnedRival) -> None:
+    def __init__(self, rival: LearnedRival | Champions) -> None:
         self._train = rival.load()
         self.seconds = 0.0
 

@@ -15,12 +15,14 @@ from se_rl.data.market_data import SplitDates
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.scoring.execution import ConstantSchedule
 from se_rl_benchmarks import defaults, rivals
+from se_rl_benchmarks.champion_rival import read_champions, respelled
 from se_rl_benchmarks.defaults import Job
 from se_rl_benchmarks.rivals import CELLS, all_jobs, outcome, read_kept
 from se_rl_benchmarks.rivals_page import RivalGains, finished, page
 
 NAME = "in_15min_2024"
 CELL = next(iter(CELLS))
+CHAMPIONS = Path(__file__).parents[2] / "docs" / "results" / "champions.jsonl"
 OPTIONS = Namespace(seeds=2, budget=0.02, split="valid")
 
 
@@ -103,3 +105,24 @@ def test_seeds_spread_into_the_row() -> None:
     row = finished(rows, cells=(CELL,), facts=facts)["sets"][CELL]["methods"]["OPD"]
     assert row["by_seed"] == pytest.approx([7 / 3, 10 / 3]) and row["cpu_seconds"] == 2.5
     assert row["mean"] == pytest.approx(17 / 6) and row["trainings"] == 2
+
+
+def test_champions_are_one_more_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    champions = read_champions(CHAMPIONS, found_on="nasdaq100", arm="full")
+    assert sorted(champions.designs) == [0, 1, 2, 3, 4]
+    imagines = [seed for seed, one in champions.designs.items() if one.imagine is not None]
+    monkeypatch.setitem(rivals.LEARNED, champions.name, champions)
+    jobs = [job for job in all_jobs((NAME,), OPTIONS) if job.method == champions.name]
+    assert [job.seed for job in jobs] == [0, 1]
+    strong = outcome(replace(jobs[0], method="PPO strong"))
+    for job in (replace(jobs[0], seed=imagines[0]), replace(jobs[0], seed=1)):
+        assert outcome(job)["whole"] != strong["whole"]
+    nothing_found = outcome(replace(jobs[0], seed=9))
+    assert nothing_found["whole"] == outcome(replace(jobs[0], method="PPO strong", seed=9))["whole"]
+
+
+def test_a_file_without_champions_and_free_python_are_refused() -> None:
+    with pytest.raises(SystemExit, match="has no champion of arm local on csi100"):
+        read_champions(CHAMPIONS, found_on="csi100", arm="local")
+    with pytest.raises(SystemExit, match="this champion's reward is free Python"):
+        respelled({"reward": "def reward(step):\n    return step.news\n"})
