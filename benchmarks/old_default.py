@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds
 from se_rl.modules.defaults import Modules
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import TrainConfig, Trained, train
@@ -65,7 +65,7 @@ class OldNetwork(nn.Module):
 
 
 def train_old(
-    worlds: Mapping[str, World],
+    worlds: NamedWorlds,
     *,
     budget: float,
     seed: int,

@@ -32,7 +32,7 @@ from se_rl.data.catalog import load_dataset
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_core import ratios_from_weights
 from se_rl.environments.task import Orders
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds
 from se_rl.market.family import FAMILY
 from se_rl.rl.policy import MAX_OFFSET_TICKS, Neutral
 from se_rl.scoring.execution import Actor, ConstantSchedule, execute
@@ -159,7 +159,7 @@ class Timed:
 
     def __call__(
         self,
-        worlds: Mapping[str, World],
+        worlds: NamedWorlds,
         *,
         budget: float,
         seed: int,

@@ -311,6 +311,7 @@ BAD_INPUT = {
         "run --scenario multi --static-only",
         "the multi scenario needs simulated markets",
     ),
+    "no such rival": ("run --rivals SARSA", "rival 'SARSA' is unknown; known are DDQN, OPD"),
     "no such preset": ("run --preset fast", "invalid choice: 'fast'"),
     "no such arm": ("run --arm best", "invalid choice: 'best'"),
     "no number": ("run --iterations many", "--iterations has value 'many'"),

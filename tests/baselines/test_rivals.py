@@ -61,6 +61,13 @@ def test_double_dqn_comes_close_to_dynamic_programming_on_a_small_exact_market()
     assert first < after < best + 0.01 and after - first > 0.8 * (best - first)
 
 
+@pytest.mark.parametrize("how", [double_dqn.train, oracle_distillation.train])
+def test_a_rival_learns_at_several_horizons_at_once(how) -> None:
+    worlds = (NoisyDrift(6), NoisyDrift(5))
+    trained(how, worlds, budget=0.1)
+    assert all(world.t == world.horizon for world in worlds), "both were played to the end"
+
+
 def test_a_student_of_the_future_learns_what_rewards_alone_hide() -> None:
     world = NoisyDrift(8)
     gains = []

@@ -65,6 +65,8 @@ def test_a_bad_value_is_refused_in_one_line(name: str, value: Any) -> None:
         ({"scenario": "multi", "worlds": "static"}, "worlds is static"),
         ({"scenario": "multi", "agents": 1}, "agents 1"),
         ({"max_designs": 2}, "the budget buys 2 designs"),
+        ({"rivals": ("OPD",), "against": "bank"}, "rivals are OPD, but against the bank"),
+        ({"rivals": ("OPD", "OPD")}, "give each once"),
         ({"iterations": 1, "parents": 1, "siblings": 2}, "the budget buys 2 designs"),
     ],
 )

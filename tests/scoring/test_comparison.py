@@ -35,9 +35,13 @@ def finished(
     train: str = "",
     name: str = "bars",
     outcome: str = ACCEPTED,
+    rivals: dict[str, float] | None = None,
     **changes: Any,
 ) -> Path:
-    """A folder with results of a run that gained so many bps a day over TWAP, and half of it over the default."""
+    """A folder with results of a run that gained so many bps a day over TWAP, and half of it over the default.
+
+    `rivals` gained so much over the default.
+    """
     ours = gain + noise * LUCK[seed]
     over = float(ours.mean()) / 2
     estimate = {"mean": over, "se": 0.15, "ci95": [over - 0.3, over + 0.3]}
@@ -60,9 +64,20 @@ def finished(
                 "outcome": outcome,
                 "by_day": {},
                 "dynamic": {},
-                "score_by_day": {OURS: ours.tolist(), STRONG: (ours / 2).tolist()}
+                "score_by_day": {
+                    OURS: ours.tolist(),
+                    STRONG: (ours / 2).tolist(),
+                    **{name: (ours / 2 + own).tolist() for name, own in (rivals or {}).items()},
+                }
                 if outcome == ACCEPTED
                 else {},
+                "rivals": {
+                    name: {"score": {"mean": own, "se": 0.1, "ci95": [own - 0.2, own + 0.2]}}
+                    for name, own in (rivals or {}).items()
+                },
+                "baselines": {
+                    name: {"PA": own} for name, own in {STRONG: 1.0, **(rivals or {})}.items()
+                },
                 "finalists": [{"candidate": "b", "score": gain}],
                 "final_metrics": {
                     "PA": 1.0,
@@ -122,6 +137,28 @@ def test_arms_over_their_seeds(tmp_path: Path) -> None:
     )
     assert found.sentence == f"{ahead}; shown against random (Bonferroni)"
     assert json.loads(to_json(to_plain(found)))["runs"][0]["group"] == "full"
+
+
+def test_rivals_are_groups_of_their_own_and_count_in_the_test_of_all(tmp_path: Path) -> None:
+    rivals = {"DDQN": 3.0, "OPD": -1.0}
+    full = [finished(tmp_path / f"full{s}", gain=2.0, seed=s, rivals=rivals) for s in range(2)]
+    control = finished(tmp_path / "random", gain=0.0, arm="random")
+    found = compare([*full, control])
+    groups = {group.group: group for group in found.groups}
+    assert list(groups) == ["full", "random", "DDQN", "OPD"] and len(found.runs) == 3
+    assert [group.rival for group in groups.values()] == [False, False, True, True]
+    ddqn = groups["DDQN"]
+    assert (ddqn.runs, ddqn.mean, ddqn.ci95) == (1, 3.0, (2.8, 3.2)), "one draw of days: one row"
+    assert ddqn.over_default == pytest.approx(2.0) and ddqn.tokens == 0
+    pairs = {(test.a, test.b) for test in found.tests}
+    assert ("full", "DDQN") in pairs and ("DDQN", "OPD") not in pairs and len(pairs) == 5
+    assert found.family == "4 groups (2 of them rivals)"
+    assert found.sentence.startswith("DDQN is ahead with a score of +3.00 bps")
+    other = finished(tmp_path / "long", gain=0.0, work=9.0, rivals=rivals)
+    names = {group.group for group in compare([full[0], other]).groups if group.rival}
+    assert names == {"DDQN, work 6.0", "DDQN, work 9.0", "OPD, work 6.0", "OPD, work 9.0"}
+    kept = finished(tmp_path / "kept", gain=0.0, arm="local", outcome=NO_IMPROVEMENT)
+    assert not any(group.rival for group in compare([kept]).groups)
 
 
 def test_a_control_that_wins_is_named_first_and_nothing_is_claimed_without_a_difference(

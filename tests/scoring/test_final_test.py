@@ -181,6 +181,25 @@ def test_the_score_on_the_sealed_days() -> None:
         assert len(found.by_day[name]) == 40
 
 
+def test_a_rival_is_held_against_the_default_and_changes_nothing_else() -> None:
+    pool = TrainingPool({"a": (1.0,) * 3, "b": (-0.5,) * 3})
+    rule = ladder_of(pool)[0].rule
+    names = {OURS: "a", STRONG: DEFAULT_DESIGN.id, "worse": "b", "twin": DEFAULT_DESIGN.id}
+    trainings = {}
+    for method, name in names.items():
+        trainings[method] = [pool.scores(name, 2, seed, block=3) for seed in range(4)]
+    alone = final_scores(trainings, rule, cells=gate.SIZES, days=40)
+    found = final_scores(trainings, rule, rivals=("worse", "twin"), cells=gate.SIZES, days=40)
+    assert (found.over_default, found.over_TWAP) == (alone.over_default, alone.over_TWAP)
+    assert alone.rivals == {} and set(alone.by_day) == {OURS, STRONG}
+    assert found.rivals["twin"].score.mean == 0.0
+    assert found.by_day["twin"] == found.by_day[STRONG] == alone.by_day[STRONG]
+    gain = difference(trainings["worse"], trainings[STRONG], rule)
+    assert found.rivals["worse"].score == gain_of(gain)
+    by_day = np.array(found.by_day["worse"]) - np.array(found.by_day[STRONG])
+    assert by_day.mean() == pytest.approx(gain.score)
+
+
 def results(mean: float, ci95: tuple[float, float], *, synthetic: bool = True) -> RunResults:
     metrics = FinalMetrics(
         over_default=Gain(0.2, ci95=(-0.3, 0.7)),

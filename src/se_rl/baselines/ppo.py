@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds
 from se_rl.modules.defaults import Modules, naive_reward
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import TrainConfig, Trained, train
 
 
 def train_strong(
-    worlds: Mapping[str, World], *, budget: float, seed: int, neutral: Mapping[str, Neutral]
+    worlds: NamedWorlds, *, budget: float, seed: int, neutral: Mapping[str, Neutral]
 ) -> Trained:
     """Train the default design."""
     return train(Modules(), worlds, TrainConfig(budget=budget), seed=seed, neutral=neutral)
 
 
 def train_naive(
-    worlds: Mapping[str, World], *, budget: float, seed: int, neutral: Mapping[str, Neutral]
+    worlds: NamedWorlds, *, budget: float, seed: int, neutral: Mapping[str, Neutral]
 ) -> Trained:
     """Train the default design with the naive reward."""
     modules = Modules(reward=naive_reward)

@@ -18,7 +18,7 @@ from se_rl.bounded_reading import shown
 from se_rl.config import ConfigError
 
 if TYPE_CHECKING:  # torch is loaded only where something is learned
-    from se_rl.environments.worlds import World
+    from se_rl.environments.worlds import NamedWorlds
     from se_rl.modules.defaults import Modules
     from se_rl.rl.policy import Neutral
     from se_rl.scoring.execution import Actor
@@ -59,7 +59,7 @@ class TrainRival(Protocol):
 
     def __call__(
         self,
-        worlds: Mapping[str, World],
+        worlds: NamedWorlds,
         *,
         budget: float,
         seed: int,
@@ -108,12 +108,24 @@ LEARNED: tuple[LearnedRival, ...] = (
 )
 
 
+def field_rivals() -> tuple[str, ...]:
+    """The names of the learned rivals with a network of their own: those that are no PPO of ours."""
+    return tuple(rival.name for rival in LEARNED if rival.network)
+
+
+def rival_named(name: str) -> LearnedRival:
+    """The rival with a network of its own that has this name, in small letters or large."""
+    for rival in LEARNED:
+        if rival.network and rival.name.lower() == name.lower():
+            return rival
+    known = ", ".join(field_rivals())
+    raise ConfigError(f"rival {shown(name)} is unknown; known are {known}")
+
+
 def modules_of(name: str, *, actions: int) -> Modules:
     """The live modules of a stored policy of the rival of this name."""
     from se_rl.baselines.rivals.choices import RivalFactory
     from se_rl.modules.defaults import Modules
 
-    networks = {rival.name: rival.network for rival in LEARNED if rival.network}
-    if name not in networks:
-        raise ConfigError(f"rival {shown(name)} is unknown; known are {', '.join(networks)}")
-    return Modules(network=RivalFactory(_imported(networks[name]), actions))
+    network = rival_named(name).network
+    return Modules(network=RivalFactory(_imported(network), actions))

@@ -121,6 +121,13 @@ def add_run(verbs: Any) -> None:
     )
     for flag, (words, _) in ABLATIONS.items():
         left_out.add_argument(f"--{flag}", action="store_true", help=words)
+    parser.add_argument(
+        "--rivals",
+        nargs="*",
+        metavar="NAME",
+        help="also train these learned rivals, each as long as a finalist, for the final tables "
+        "(without names: DDQN, OPD, HALOP and MacMic; default: none)",
+    )
     add_unsafe(parser)
     parser.set_defaults(run=_run)
 
@@ -162,7 +169,7 @@ def settings_of(options: argparse.Namespace) -> Any:
 
     base = load_yaml(RunConfig, options.config) if options.config else preset(options.preset)
     config = given_settings(RunConfig, options, base=base)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"rivals": _rivals(options.rivals, config.rivals)}
     for flag, (_, values) in ABLATIONS.items():
         if not getattr(options, flag.replace("-", "_")):
             continue
@@ -170,6 +177,16 @@ def settings_of(options: argparse.Namespace) -> Any:
             raise ConfigError("--static-only and --dynamic-only leave no world; give one of them")
         changes |= values
     return replace(config, **changes)
+
+
+def _rivals(given: list[str] | None, stored: tuple[str, ...]) -> tuple[str, ...]:
+    """The rivals that are asked for: by name, all of them by the bare option, else as stored."""
+    if given is None and not stored:
+        return ()
+    from se_rl.baselines.registry import field_rivals, rival_named
+
+    names = field_rivals() if given == [] else given or stored
+    return tuple(rival_named(name).name for name in names)
 
 
 def _run(options: argparse.Namespace) -> int:

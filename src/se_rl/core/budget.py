@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from se_rl.config import ConfigError
-from se_rl.core.plan import rung_plans, writing_seconds
+from se_rl.core.plan import rival_plan, rung_plans, writing_seconds
 from se_rl.core.search import Search
 from se_rl.records.archive import Archive
 from se_rl.records.settings import RunConfig
@@ -91,7 +91,8 @@ class Budget:
             work += max(0.0, plan.designs * rung.seeds - made) * rung.work
         seconds_per_work = sum(e.seconds for e in done) / sum(e.work for e in done)
         writing = writing_seconds(self.config, written=self.search.proposed)
-        return work * seconds_per_work / self.workers + writing
+        rivals = rival_plan(self.config).work  # these are trained at the end, one after the other
+        return (work / self.workers + rivals) * seconds_per_work + writing
 
     def estimate(self) -> TimeEstimate:
         """What everything will take; a budget that buys too little is refused right away."""

@@ -15,7 +15,9 @@ SECONDS_PER_WORK = 3.0
 
 @dataclass(frozen=True)
 class RungPlan:
-    """One rung: the designs that reach it at most, and what each of them is trained for."""
+    """One rung: the designs that reach it at most, and what each of them is trained for; the same of
+    the rivals.
+    """
 
     rung: str
     designs: float
@@ -53,20 +55,28 @@ def rung_plans(config: RunConfig) -> tuple[RungPlan, ...]:
     return tuple(plans)
 
 
+def rival_plan(config: RunConfig) -> RungPlan:
+    """The rivals, each trained as a finalist is."""
+    last = config.rungs.last
+    return RungPlan("rivals", len(config.rivals), last.seeds, last.work)
+
+
 def plan_run(config: RunConfig, folder: str, *, workers: int) -> RunPlan:
     """What a run with these settings will do; nothing is loaded, trained or written."""
     rungs = rung_plans(config)
     work = sum(rung.work for rung in rungs)
+    rivals = rival_plan(config)
+    training = work / workers + rivals.work  # rivals are trained one after the other
     return RunPlan(
         data=config.data,
         designer=config.designer,
         folder=folder,
         iterations=config.iterations,
         designs=config.budget_designs,
-        rungs=rungs,
-        work=work,
+        rungs=(*rungs, rivals) if config.rivals else rungs,
+        work=work + rivals.work,
         workers=workers,
-        seconds=work * SECONDS_PER_WORK / workers + writing_seconds(config, written=0),
+        seconds=training * SECONDS_PER_WORK + writing_seconds(config, written=0),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from se_rl import __version__
+from se_rl.baselines.registry import rival_named
 from se_rl.config import ConfigError, to_dict
 from se_rl.core.beginning import (
     adapter_of,
@@ -26,6 +27,7 @@ from se_rl.core.beginning import (
 )
 from se_rl.core.budget import Budget
 from se_rl.core.designers import Designers
+from se_rl.core.finished import finished_results
 from se_rl.core.fraud import check_finalists
 from se_rl.core.islands import Islands, islands_of
 from se_rl.core.iteration_summary import summarise
@@ -34,10 +36,11 @@ from se_rl.core.operators import Proposed, hashes
 from se_rl.core.plan import usual_workers
 from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
 from se_rl.core.pretended import evaluator_of, pretended_results
+from se_rl.core.rivals import RivalPolicies, rival_policies
 from se_rl.core.search import Search
 from se_rl.core.shown_execution import store_execution
 from se_rl.core.training_loop import evolve
-from se_rl.core.write_up import SearchEnd, finished_results, write_up
+from se_rl.core.write_up import SearchEnd, write_up
 from se_rl.data.understanding import WITHOUT_VOLUME
 from se_rl.executors.protocol import TrainingInputs
 from se_rl.executors.registry import LOCAL
@@ -78,6 +81,8 @@ def run_search(
     of work (the default's trainings, for instance). `archive` is the URL of a database that runs
     share, `blobs` where its files go. `options` are those of `Run`.
     """
+    for name in config.rivals:
+        rival_named(name)  # an unknown one is refused before anything is loaded
     if not RunFolder(out).config.exists() and options.get("designer") is None:
         check_model(config)
     with ExitStack() as stack:
@@ -115,6 +120,7 @@ class Run:
         self.folder = folder
         self._given = to_dict(config)
         self.archive = archive
+        self.library = tuple(library)
         self.tell, self.say, self.left = tell, say, left
         workers = workers or usual_workers(executor)
         say(f"loading {config.data}")
@@ -123,6 +129,7 @@ class Run:
         self.config = config = data.config
         self.facts, self.scales = data.facts, data.scales
         self.markets = TrainingMarkets(data, archive, say=say)
+        self.basis = key_of(data.facts["sha256"], config.train_until, config.valid_until, self.code)
         train = data.train if config.weights["static"] or config.twins else None
         self.training_pool = TrainingPool(
             config,
@@ -130,10 +137,10 @@ class Run:
             data.validation,
             inputs=TrainingInputs(train, data.scales, cache(self.markets.banks)),
             neutral=self.markets.neutral,
-            basis=key_of(data.facts["sha256"], config.train_until, config.valid_until, self.code),
+            basis=self.basis,
             workers=workers,
             unsafe=unsafe,
-            library=library,
+            library=self.library,
             executor=executor,
             say=say,
         )
@@ -208,6 +215,11 @@ class Run:
     def islands(self) -> Islands | None:
         """The trade with other searches, where there is any."""
         return islands_of(self)
+
+    @cached_property
+    def rivals(self) -> RivalPolicies:
+        """The rivals of the field, trained when their policies are first asked for."""
+        return rival_policies(self)
 
     @property
     def code(self) -> str:

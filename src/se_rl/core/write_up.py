@@ -4,7 +4,7 @@ where a design took the default's place.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -37,8 +37,6 @@ from se_rl.records.results import (
     SealUsed,
     SeedsUsed,
 )
-from se_rl.records.results_file import NoResults, read_results
-from se_rl.records.run_folder import RunFolder
 from se_rl.records.training_rows import WorldWeights, longest_training
 from se_rl.sandbox.lockdown import SandboxError
 from se_rl.scoring import final_test
@@ -71,6 +69,7 @@ def write_up(run: Run, end: SearchEnd, *, champion: str) -> RunResults:
     if champion == ladder.default.id:
         return _kept_default(run, end)
     policies = _policies(run, {OURS: champion, STRONG: ladder.default.id, NAIVE_METHOD: end.naive})
+    policies |= run.rivals.policies  # trained before any test day is seen
     save_policy(run, champion)
     openings = run.archive.open_test(
         key=key_of("test"), data_hash=run.facts["sha256"], candidate=champion
@@ -83,7 +82,11 @@ def write_up(run: Run, end: SearchEnd, *, champion: str) -> RunResults:
         return _kept_default(run, end, notes=(note,))
     simulated = _simulated(run, policies)
     scores = final_test.final_scores(
-        _trainings(table, simulated), ladder.rule, cells=simulated.cells, days=table.days
+        _trainings(table, simulated),
+        ladder.rule,
+        rivals=tuple(run.rivals.policies),
+        cells=simulated.cells,
+        days=table.days,
     )
     facts = {**run.facts, "test_days": table.days, "orders": table.orders}
     results = replace(
@@ -93,6 +96,7 @@ def write_up(run: Run, end: SearchEnd, *, champion: str) -> RunResults:
         test_openings=openings,
         data=from_plain(DataFacts, facts),
         scores=scores.over_TWAP,
+        rivals=scores.rivals,
         score_by_day=scores.by_day,
     )
     return replace(results, verdict=final_test.verdict(results))
@@ -104,6 +108,7 @@ def _kept_default(run: Run, end: SearchEnd, notes: Sequence[str] = ()) -> RunRes
     """
     default = run.search.ladder.default.id
     policies = _policies(run, {STRONG: default, NAIVE_METHOD: end.naive})
+    policies |= run.rivals.policies
     save_policy(run, default)
     run.say("no design is ahead of the default: the test days stay sealed")
     table = _history_table(run, policies, split="valid")
@@ -193,7 +198,13 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         ),
         kit=kit_use(run.search),
         config=to_dict(config),
-        notes=(*_frauds(end.checks), *_left_out(run), *_without_volume(run), *table.notes),
+        notes=(
+            *_frauds(end.checks),
+            *_left_out(run),
+            *_without_volume(run),
+            *run.rivals.notes,
+            *table.notes,
+        ),
         checks=table.checks,
         by_day=table.by_day,
         paths=table.paths,
@@ -235,17 +246,19 @@ def _simulated(run: Run, policies: final_tables.Policies) -> SimulatedTables:
     )
 
 
-def _policies(run: Run, methods: dict[str, str]) -> final_tables.Policies:
+def _policies(run: Run, methods: dict[str, str]) -> dict[str, Sequence[Open]]:
     """The policies of each design's last rung, one per training seed; a design that failed there
     has none.
     """
     ladder, pool, last = run.search.ladder, run.training_pool, run.config.rungs.last
-    found: dict[str, list[Open]] = {}
+    found: dict[str, Sequence[Open]] = {}
     for method, name in methods.items():
         by_seed = ladder.trainings.at(name, last)
+        opened = []
         for seed in final_test.seeds_of(by_seed):
-            trained = pool.policy(ladder.climbed[name], by_seed[seed])
-            found.setdefault(method, []).append(pool.opened(trained))
+            opened.append(pool.opened(pool.policy(ladder.climbed[name], by_seed[seed])))
+        if opened:
+            found[method] = opened
     return found
 
 
@@ -253,37 +266,3 @@ def _isolation(run: Run) -> str:
     """The levels of isolation that designs ran under."""
     levels = {evaluation.isolation for evaluation in run.search.ladder.trainings}
     return ", ".join(sorted(levels))
-
-
-def finished_results(folder: RunFolder, archive: Archive) -> RunResults | None:
-    """The results of a finished run; None where there is none, or where a file of it was lost and
-    must be made anew.
-    """
-    if archive.find("finished") is None or not _is_whole(archive):
-        return None
-    if not (folder.report.exists() and folder.policy.exists()):
-        return None
-    try:
-        return read_results(folder.results)
-    except NoResults:
-        return None
-
-
-def _is_whole(archive: Archive) -> bool:
-    """Whether every file that the archive names is there and undamaged."""
-    return all(archive.has_blob(name) for name in set(_blobs(archive)))
-
-
-def _blobs(archive: Archive) -> Iterator[str]:
-    """The name of every file that the archive rests on."""
-    for evaluation in archive.evaluations():
-        if evaluation.ok:
-            yield from (evaluation.arrays, evaluation.policy, evaluation.curve)
-    for adapter in archive.adapters():
-        yield adapter.weights
-    for call in archive.calls():
-        yield call.reply
-    for candidate in archive.candidates():
-        yield from candidate.modules.values()
-        if candidate.prompt:
-            yield candidate.prompt

@@ -107,8 +107,12 @@ class World(Protocol):
         ...
 
 
-def several(worlds: Mapping[str, World | tuple[World, ...]]) -> dict[str, tuple[World, ...]]:
-    """Worlds by name, where a name may stand for several that are alike but for their horizon."""
+NamedWorlds = Mapping[str, World | tuple[World, ...]]
+"""Worlds by name, where a name may stand for several that are alike but for their horizon."""
+
+
+def several(worlds: NamedWorlds) -> dict[str, tuple[World, ...]]:
+    """Worlds by name, each as several."""
     return {name: one if isinstance(one, tuple) else (one,) for name, one in worlds.items()}
 
 

@@ -38,6 +38,7 @@ EXCEPT = (
     "llm/commands.py",
     "llm/fetching.py",
     "scoring/comparable.py",
+    "scoring/compared_runs.py",
     "scoring/comparison.py",
     "scoring/run_groups.py",
     "scoring/sealed_draws.py",

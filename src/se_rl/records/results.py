@@ -207,8 +207,9 @@ class RunResults:
     `modules` says how often each module was designed, `module_credits` what protocols and markets
     were worth. `outcome` is one of accepted, no valid design, no improvement found; `measured_on` says which
     days `baselines` and `final_metrics` rest on. `scores` has the score over TWAP of every learned
-    method, `score_by_day` the same as the mean of as many numbers as there are test days: what
-    comparisons of runs are paired by. They are empty where the sealed days were not opened.
+    method, `rivals` that of every rival over the default, `score_by_day` scores as the mean of as
+    many numbers as there are test days: what comparisons of runs are paired by. They are empty where
+    the sealed days were not opened.
     `world_weights` is alpha's path in the best design's longest training.
     """
 
@@ -240,6 +241,7 @@ class RunResults:
     notes: tuple[str, ...] = ()
     checks: tuple[CheckRow, ...] = ()
     scores: Mapping[str, ScoreSummary] = field(default_factory=dict)
+    rivals: Mapping[str, ScoreSummary] = field(default_factory=dict)
     score_by_day: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     by_day: Mapping[str, tuple[int | float, ...]] = field(default_factory=dict)
     paths: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)

@@ -72,3 +72,35 @@ def check_values(config: Any) -> None:
             getattr(config, name)
         ):
             raise ConfigError(f"{name} is {getattr(config, name)}; give some, each once")
+
+
+def check_together(config: Any) -> None:
+    """Refuse settings of which each is allowed, but not beside the others."""
+    if config.worlds == "both" and config.static_share < 0.5:
+        raise ConfigError(
+            f"static_share is {config.static_share}; history carries from 0.5 to 1 of the score"
+        )
+    costs = (config.half_spread_bps, config.fee_bps, config.max_participation, config.fill_model)
+    if config.worlds == "dynamic" and costs != (0.0, 0.0, None, "price_taker"):
+        raise ConfigError(
+            f"half-spread, fee, cap and fill model are {costs}, which act on history alone; "
+            "leave them out, or leave --dynamic-only out"
+        )
+    if config.scenario == "multi" and (config.worlds == "static" or config.agents < 2):
+        raise ConfigError(
+            "the multi scenario needs simulated markets and 2 or more agents "
+            f"(worlds is {config.worlds}, agents {config.agents}); "
+            "use --worlds both or dynamic, and --agents 2"
+        )
+    if config.max_usd is not None and not config.usd_in + config.usd_out:
+        raise ConfigError(
+            f"max_usd is {config.max_usd:g}, but what the model costs is not known; "
+            "give --usd-in and --usd-out, USD per million tokens"
+        )
+    if config.rivals and config.against == "bank":
+        raise ConfigError(
+            f"rivals are {', '.join(config.rivals)}, but against the bank nothing is trained; "
+            "leave --rivals or --against bank out"
+        )
+    if len(set(config.rivals)) < len(config.rivals):
+        raise ConfigError(f"rivals is {config.rivals}; give each once")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from se_rl.config import ConfigError, option, settings
 from se_rl.records.rungs import Rungs
 from se_rl.records.secrets import model_fault
-from se_rl.records.setting_values import check_values
+from se_rl.records.setting_values import check_together, check_values
 from se_rl.seal import check_seal
 
 SINGLE = ("reward", "network", "imagination")
@@ -144,6 +144,9 @@ class RunConfig:
     lora_rank: int = option(16, "rank of the designer's adapter", metavar="N")
     lora_alpha: int = option(32, "scale of the designer's adapter", metavar="N")
     replay: float = option(0.1, "how often an old instruction is tried again", metavar="P")
+    rivals: tuple[str, ...] = option(
+        (), "learned rivals for the final tables, trained as long as a finalist", metavar="NAME"
+    )
     max_designs: int | None = option(None, "budget: designs", metavar="N")
     max_minutes: float | None = option(None, "budget: wall time of the search", metavar="MIN")
     max_tokens: int | None = option(
@@ -161,27 +164,7 @@ class RunConfig:
             check_seal(self.seal)
         if fault := model_fault(self.llm):
             raise ConfigError(f"llm {fault}; put the key into the variable OPENAI_API_KEY")
-        if self.worlds == "both" and self.static_share < 0.5:
-            raise ConfigError(
-                f"static_share is {self.static_share}; history carries from 0.5 to 1 of the score"
-            )
-        costs = (self.half_spread_bps, self.fee_bps, self.max_participation, self.fill_model)
-        if self.worlds == "dynamic" and costs != (0.0, 0.0, None, "price_taker"):
-            raise ConfigError(
-                f"half-spread, fee, cap and fill model are {costs}, which act on history alone; "
-                "leave them out, or leave --dynamic-only out"
-            )
-        if self.scenario == "multi" and (self.worlds == "static" or self.agents < 2):
-            raise ConfigError(
-                "the multi scenario needs simulated markets and 2 or more agents "
-                f"(worlds is {self.worlds}, agents {self.agents}); "
-                "use --worlds both or dynamic, and --agents 2"
-            )
-        if self.max_usd is not None and not self.usd_in + self.usd_out:
-            raise ConfigError(
-                f"max_usd is {self.max_usd:g}, but what the model costs is not known; "
-                "give --usd-in and --usd-out, USD per million tokens"
-            )
+        check_together(self)
         if self.budget_designs < 3:
             raise ConfigError(
                 f"the budget buys {self.budget_designs} designs; a search needs 3 or more: "

@@ -20,7 +20,8 @@ from se_rl.report.numbers import p_value
 from se_rl.report.page import finite, render
 from se_rl.report.page_numbers import excludes_zero, interval, minus, plain, signed
 from se_rl.report.run_designs import as_hover
-from se_rl.scoring.comparison import ComparedRun, Comparison
+from se_rl.scoring.compared_runs import ComparedRun
+from se_rl.scoring.comparison import Comparison
 
 MOST_RUNS = 24
 """Runs that have lines of their own in a chart."""

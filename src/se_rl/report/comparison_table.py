@@ -10,7 +10,8 @@ from rich.console import Console
 
 from se_rl.report.console import say, stdout_console, text_table
 from se_rl.report.numbers import interval, number, p_value, signed
-from se_rl.scoring.comparison import ComparedRun, Comparison, GroupDifference, GroupResult
+from se_rl.scoring.compared_runs import ComparedRun
+from se_rl.scoring.comparison import Comparison, GroupDifference, GroupResult
 
 RUN_COLUMNS = (
     "seed",
@@ -41,7 +42,7 @@ def print_comparison(comparison: Comparison, *, console: Console | None = None) 
     say(console, comparison.basis, style="dim")
     say(
         console,
-        f"SPA p that none of the {len(comparison.groups)} groups beats the default on the shared "
+        f"SPA p that none of the {comparison.family} beats the default on the shared "
         f"test days: {p_value(comparison.spa_p)}{fair}",
         style="dim",
     )
@@ -66,7 +67,7 @@ def _group(one: GroupResult) -> tuple[Any, ...]:
     return (
         one.group,
         one.runs,
-        one.accepted,
+        "" if one.rival else one.accepted,
         signed(one.mean),
         interval(one.ci95),
         ", ".join(map(signed, one.by_seed)),

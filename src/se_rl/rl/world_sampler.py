@@ -84,16 +84,21 @@ class WorldSampler:
         self.generator = torch.Generator().manual_seed(noise_seed)
         self.scale: float | None = None
 
-    def play(self, policy: Policy, action_map: ActionMap, *, place: int = 0) -> Rollout:
-        """One batch of fresh episodes, with the noise of the policy's heads at `place` on."""
+    def draw(self) -> tuple[World, Episodes]:
+        """One of the worlds and fresh episodes of it, each order `copies` times."""
         which = int(self.rng.integers(len(self.worlds))) if len(self.worlds) > 1 else 0
         world = self.worlds[which]
         drawn = world.draw(self.rng, self.orders[which] // self.copies)
+        return world, repeated(drawn, self.copies, agents=world.agents)
+
+    def play(self, policy: Policy, action_map: ActionMap, *, place: int = 0) -> Rollout:
+        """One batch of fresh episodes, with the noise of the policy's heads at `place` on."""
+        world, episodes = self.draw()
         return collect(
             world,
             policy,
             action_map,
-            repeated(drawn, self.copies, agents=world.agents),
+            episodes,
             generator=self.generator,
             neutral=self.neutral,
             device=policy.log_std.device,

@@ -9,66 +9,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from se_rl.records.gains import Bounds, Gain
-from se_rl.records.results import (
-    ACCEPTED,
-    OURS,
-    STRONG,
-    DesignCounts,
-    FinalMetrics,
-    LearningCurve,
-    RunResults,
-)
+from se_rl.records.gains import Bounds
+from se_rl.records.results import ACCEPTED
 from se_rl.scoring.comparable import comparable_results, have_equal_budgets
-from se_rl.scoring.run_groups import RunGroup, RunGroups, arm_of, run_groups
+from se_rl.scoring.compared_runs import (
+    RIVAL,
+    ComparedRun,
+    compared_run,
+    rival_rows,
+    with_idle_days,
+)
+from se_rl.scoring.run_groups import RunGroups, run_groups
 from se_rl.scoring.score import Array, Contributions, Stratum
 from se_rl.scoring.sealed_draws import difference, over_draws
 from se_rl.scoring.statistics import Estimate, clustered_mean, spa_against_nothing
-from se_rl.seal import seal_digest
 
 LEVEL = 0.05
-
-
-@dataclass(frozen=True)
-class ComparedRun:
-    """One run of a comparison; gains `over_default` are price advantages, `score_over_default` is
-    gain less risk. `gain_by_day` is that score over the default as a mean over test days, `seal`
-    the digest of the run's seal, `outcome` how its search ended.
-    """
-
-    name: str
-    group: str
-    arm: str
-    seed: int
-    data: str
-    designs: DesignCounts
-    score_valid: float
-    final: FinalMetrics
-    over_TWAP: Gain
-    over_default: Gain
-    score_over_default: Gain
-    simulated_over_default: float
-    learning: LearningCurve
-    tokens: int
-    minutes: float
-    spa_p: float
-    gain_by_day: tuple[float, ...]
-    seal: str = ""
-    outcome: str = ""
-    days_of: str = ""
 
 
 @dataclass(frozen=True)
 class GroupResult:
     """A group over its seeds: the mean score over the default with the errors of days and of runs
     together; `over_default` is the mean price advantage over it, `accepted` the runs that found a
-    design.
+    design. A `rival` is a group without a search, whose runs are the draws of test days.
     """
 
     group: str
@@ -81,6 +50,7 @@ class GroupResult:
     simulated: float
     tokens: float
     accepted: int
+    rival: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +68,7 @@ class GroupDifference:
 class Comparison:
     """Runs side by side, grouped `by` what differs between them; `sentence` is what may be said of
     them, `basis` says what their errors rest on, `unlike` names settings of the task that differ.
+    Rivals that were trained beside the runs are groups too, and SPA counts them.
     """
 
     runs: tuple[ComparedRun, ...] = ()
@@ -109,6 +80,13 @@ class Comparison:
     equal_budget: bool = True
     basis: str = ""
     unlike: tuple[str, ...] = ()
+
+    @property
+    def family(self) -> str:
+        """What SPA looked at, in words."""
+        rivals = sum(group.rival for group in self.groups)
+        among = f" ({rivals} of them rivals)" if rivals else ""
+        return f"{len(self.groups)} groups{among}"
 
 
 PAIRED = "paired by test day: all runs have the same test days"
@@ -125,15 +103,18 @@ def compare(places: Sequence[Path]) -> Comparison:
     grouping = run_groups(results)
     rows = []
     for run, place, group in zip(results, places, grouping.groups, strict=True):
-        rows.append(_compared(run, place, group=group))
-    rows = _with_idle_days(rows, results)
+        rows.append(compared_run(run, place, group=group))
+    rows = with_idle_days(rows, results)
+    equal_budget = have_equal_budgets(results)
+    rivals = list(rival_rows(rows, results, alike=equal_budget and not grouping.unlike))
     by_group: dict[str, list[ComparedRun]] = {}
-    for row in rows:
+    for row in (*rows, *rivals):
         by_group.setdefault(row.group, []).append(row)
     groups = [_group_result(name, own) for name, own in by_group.items()]
     tests = []
     for a, b in combinations(by_group, 2):
-        if by_group[a][0].data == by_group[b][0].data:
+        first, second = by_group[a][0], by_group[b][0]
+        if first.data == second.data and first.outcome != RIVAL:  # rivals are not tested by pairs
             tests.append(_difference(by_group[a], by_group[b]))
     return Comparison(
         runs=tuple(rows),
@@ -142,7 +123,7 @@ def compare(places: Sequence[Path]) -> Comparison:
         tests=tuple(tests),
         spa_p=_spa(by_group) if _share_days(rows) else math.nan,
         sentence=_sentence(groups, tests),
-        equal_budget=have_equal_budgets(results),
+        equal_budget=equal_budget,
         basis=_basis(rows, grouping),
         unlike=grouping.unlike,
     )
@@ -166,55 +147,6 @@ def _basis(rows: Sequence[ComparedRun], grouping: RunGroups) -> str:
 def _share_days(rows: Sequence[ComparedRun]) -> bool:
     """Whether all runs have the same test days."""
     return len({row.days_of for row in rows}) == 1
-
-
-def _compared(run: RunResults, place: Path, *, group: RunGroup) -> ComparedRun:
-    best = run.finalist(run.best)
-    score = run.final_metrics.score_over_default
-    return ComparedRun(
-        name=str(place),
-        group=group.name,
-        arm=arm_of(run.config),
-        seed=run.seeds.search,
-        data=group.data,
-        designs=run.designs,
-        score_valid=best.score if best else 0.0,
-        final=run.final_metrics,
-        over_TWAP=run.final_metrics.over_TWAP,
-        over_default=run.final_metrics.over_default,
-        score_over_default=score.score,
-        simulated_over_default=score.simulated.mean,
-        learning=run.learning,
-        tokens=run.llm.tokens_in + run.llm.tokens_out,
-        minutes=run.times.minutes,
-        spa_p=run.spa_p,
-        gain_by_day=_gain_by_day(run),
-        seal=seal_digest(run.seal.text),
-        outcome=run.outcome,
-        days_of=group.days,
-    )
-
-
-def _gain_by_day(run: RunResults) -> tuple[float, ...]:
-    """The score over the default by test day; none where the default was kept."""
-    if not run.is_accepted:
-        return ()
-    by_day = run.score_by_day
-    return tuple((np.array(by_day[OURS]) - np.array(by_day[STRONG])).tolist())
-
-
-def _with_idle_days(
-    rows: Sequence[ComparedRun], results: Sequence[RunResults]
-) -> list[ComparedRun]:
-    """The rows, where a run that kept the default gains nothing on any of its test days."""
-    opened: dict[str, int] = {}
-    for row in rows:
-        opened[row.days_of] = max(opened.get(row.days_of, 0), len(row.gain_by_day))
-    found = []
-    for row, run in zip(rows, results, strict=True):
-        days = opened[row.days_of] or run.data.test_days or 2
-        found.append(row if run.is_accepted else replace(row, gain_by_day=(0.0,) * days))
-    return found
 
 
 def _gains(rows: Sequence[ComparedRun]) -> Array:
@@ -252,6 +184,7 @@ def _group_result(name: str, rows: Sequence[ComparedRun]) -> GroupResult:
         simulated=float(np.mean([row.simulated_over_default for row in rows])),
         tokens=float(np.mean([row.tokens for row in rows])),
         accepted=sum(row.outcome == ACCEPTED for row in rows),
+        rival=rows[0].outcome == RIVAL,
     )
 
 

@@ -53,31 +53,56 @@ SPA_UNITS = 250
 
 @dataclass(frozen=True)
 class FinalScores:
-    """The scores of the learned methods on the sealed test days and fresh simulated orders."""
+    """The scores of the learned methods on the sealed test days and fresh simulated orders;
+    `over_default` is that of our design, `rivals` has those of the rivals.
+    """
 
     over_TWAP: Mapping[str, ScoreSummary]
     over_default: ScoreSummary
     by_day: Mapping[str, tuple[float, ...]]
+    rivals: Mapping[str, ScoreSummary]
 
 
 def final_scores(
     trainings: Mapping[str, Sequence[Scores]],
     rule: ScoreRule,
     *,
+    rivals: Sequence[str] = (),
     cells: Sequence[str],
     days: int,
 ) -> FinalScores:
-    """Every learned method's score over TWAP, and ours over the default PPO, training by training."""
+    """Every learned method's score over TWAP; ours and the rivals' over the default PPO, training by
+    training.
+    """
     over_twap = {}
     for name, own in trainings.items():
         over_twap[name] = score_summary(own, rule, cells=cells)
-    n = min(len(trainings[OURS]), len(trainings[STRONG]))
-    ours, strong = trainings[OURS][:n], trainings[STRONG][:n]
+    ours, strong = _paired(trainings, OURS)
+    n = len(ours)
     both = contributions([*ours, *strong], rule)
-    parts = {OURS: both.part(slice(0, n)), STRONG: both.part(slice(n, 2 * n))}
-    over_default = score_summary(ours, rule, other=strong, cells=cells)
-    by_day = {name: tuple(part.spread_over(days).tolist()) for name, part in parts.items()}
-    return FinalScores(over_twap, over_default, by_day)
+    default_by_day = both.part(slice(n, 2 * n)).spread_over(days)
+    by_day = {OURS: both.part(slice(0, n)).spread_over(days), STRONG: default_by_day}
+    over_default = {}
+    for name in (OURS, *rivals):
+        own, strong = _paired(trainings, name)
+        over_default[name] = score_summary(own, rule, other=strong, cells=cells)
+        if name != OURS:  # so that the difference of two rows is that of the pairs
+            gain = difference(own, strong, rule).spread_over(days)
+            by_day[name] = default_by_day + gain
+    return FinalScores(
+        over_twap,
+        over_default.pop(OURS),
+        {name: tuple(values.tolist()) for name, values in by_day.items()},
+        rivals=over_default,
+    )
+
+
+def _paired(
+    trainings: Mapping[str, Sequence[Scores]], name: str
+) -> tuple[Sequence[Scores], Sequence[Scores]]:
+    """The trainings of a method and of the default, as many of each as both have."""
+    n = min(len(trainings[name]), len(trainings[STRONG]))
+    return trainings[name][:n], trainings[STRONG][:n]
 
 
 def final_metrics(methods: Mapping[str, MethodRow], scores: FinalScores) -> FinalMetrics:

@@ -20,6 +20,8 @@ SHORT = 6
 """Letters of a digest that tell two sets of one name apart."""
 CHANCE = frozenset(("seed", "seal"))
 """Settings that runs of one group may differ in."""
+BESIDE = frozenset(("rivals",))
+"""Settings that add rows to the tables and change nothing in a search."""
 IN_ARM = frozenset(("arm", "hle", "lle", "imagine", "worlds"))
 """Settings that the name of an arm states."""
 NAMED = frozenset(("data", "llm", "scenario", "agents", "estimator"))
@@ -93,7 +95,7 @@ def _facts(run: RunResults, *, data: str) -> dict[str, str]:
         "preset": _preset_of(config),
     }
     for field in fields(RunConfig):
-        if field.name not in CHANCE | IN_ARM | NAMED:
+        if field.name not in CHANCE | IN_ARM | NAMED | BESIDE:
             facts[field.name] = _text(config[field.name])
     return facts
 

@@ -25,7 +25,7 @@ from torch.nn import functional
 from se_rl.baselines.rivals.choices import ChoiceNetwork, Decision
 from se_rl.baselines.rivals.learning import RivalTraining, reward
 from se_rl.baselines.rivals.replay import PrioritisedReplay, TargetNetwork, Transitions, n_step
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds
 from se_rl.modules.defaults import Reward
 from se_rl.rl.policy import Neutral
 from se_rl.rl.ppo import LEAST_RATE
@@ -76,7 +76,7 @@ class QNetwork(ChoiceNetwork):
 
 
 def train(
-    worlds: Mapping[str, World],
+    worlds: NamedWorlds,
     *,
     budget: float,
     seed: int,
@@ -107,14 +107,14 @@ class _Learner:
         self.network = network
         self.training = training
         self.target = TargetNetwork(network, deepcopy(network), rate=TARGET_RATE)
-        self.replay = PrioritisedReplay(CAPACITY, training.world.observation_size)
+        self.replay = PrioritisedReplay(CAPACITY, training.policy.observation_size)
         self.optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE)
         self._scale = 0.0
 
     def round(self) -> None:
         """Play a batch, keep it, and learn from as much as was played."""
         training = self.training
-        rollout = training.play(training.draw(), passes=PASSES)
+        rollout = training.play(*training.sampler.draw(), passes=PASSES)
         rewards = training.rewards(rollout)[:, rollout.kept]
         if not rewards.numel():
             raise Diverged("every market of a batch broke")

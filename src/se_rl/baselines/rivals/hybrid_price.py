@@ -31,7 +31,7 @@ from se_rl.baselines.rivals.choices import (
     zero_linear,
 )
 from se_rl.baselines.rivals.learning import RivalTraining, reward, train_by_ppo
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds
 from se_rl.modules.defaults import Network, Reward, squash
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import Trained
@@ -99,7 +99,7 @@ class HybridNetwork(RivalNetwork):
 
 
 def train(
-    worlds: Mapping[str, World],
+    worlds: NamedWorlds,
     *,
     budget: float,
     seed: int,

@@ -1,6 +1,7 @@
 """What all rivals share in training: the reward, the batches, the budget, and the update by PPO.
 
-A rival is trained in one world, from the same orders, costs and work units as a design.
+A rival is trained on history or in simulated markets, at one horizon or several, from the same
+orders, costs and work units as a design.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from se_rl.baselines.rivals.choices import ACTION_MAP, RivalNetwork, rival_policy
 from se_rl.baselines.rivals.play import play
-from se_rl.environments.worlds import Episodes, World
+from se_rl.environments.worlds import Episodes, NamedWorlds, World, several
 from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
 from se_rl.modules.defaults import Reward, gain_over_twap
 from se_rl.rl.batch import Batch
@@ -58,12 +59,12 @@ class Teacher(Protocol):
 
 
 class RivalTraining:
-    """One rival's training in one world: batches to learn from, and the work that was spent."""
+    """One rival's training in worlds of one kind: batches to learn from, and the work spent."""
 
     def __init__(
         self,
         network: type[RivalNetwork],
-        worlds: Mapping[str, World],
+        worlds: NamedWorlds,
         *,
         budget: float,
         seed: int,
@@ -73,7 +74,8 @@ class RivalTraining:
     ) -> None:
         if len(worlds) != 1:
             raise ValueError(f"a rival learns in one world, {len(worlds)} are given; give one")
-        [(self.where, self.world)] = worlds.items()
+        [(self.where, places)] = several(worlds).items()
+        first = places[0]
         self.budget = budget
         self.seed = seed
         self.all_neutral = dict(neutral)
@@ -85,11 +87,11 @@ class RivalTraining:
             torch.manual_seed(int(weights.generate_state(1)[0]))
             self.policy = rival_policy(
                 network,
-                observation_size=self.world.observation_size + sees,
-                actions=2 if self.world.takes_price else 1,
+                observation_size=first.observation_size + sees,
+                actions=2 if first.takes_price else 1,
             )
         self.sampler = WorldSampler(
-            (self.world,), self.neutral, samples=SAMPLES, agents=self.world.agents, seed=draws
+            places, self.neutral, samples=SAMPLES, agents=first.agents, seed=draws
         )
         self.generator = torch.Generator().manual_seed(int(noise.generate_state(1)[0]))
         self._row_work = 0.0
@@ -99,14 +101,12 @@ class RivalTraining:
         """The share of the budget that is not spent."""
         return max(0.0, 1.0 - self.work / self.budget)
 
-    def draw(self) -> Episodes:
-        """Fresh episodes, both sides of each."""
-        return self.world.draw(self.sampler.rng, self.sampler.orders[0])
-
-    def play(self, episodes: Episodes, *, passes: float, future: Tensor | None = None) -> Rollout:
-        """Play the episodes; every step will be learned from `passes` times."""
+    def play(
+        self, world: World, episodes: Episodes, *, passes: float, future: Tensor | None = None
+    ) -> Rollout:
+        """Play episodes that the sampler drew; every step will be learned from `passes` times."""
         rollout = play(
-            self.world,
+            world,
             self.policy,
             episodes,
             neutral=self.neutral,
@@ -204,7 +204,7 @@ def train_by_ppo(training: RivalTraining, teacher: Teacher | None = None) -> Tra
     try:
         with one_thread():
             while True:
-                rollout = training.play(training.draw(), passes=passes)
+                rollout = training.play(*training.sampler.draw(), passes=passes)
                 lessons = teacher.lessons(rollout) if teacher else None
                 update.learn(rollout, left=training.left / begun, lessons=lessons)
                 if training.left == 0.0:

@@ -35,7 +35,7 @@ from se_rl.baselines.rivals.choices import (
 from se_rl.baselines.rivals.learning import RivalTraining, reward, train_by_ppo
 from se_rl.data.features import OBSERVATION_PLACE
 from se_rl.environments.task import USUAL_HORIZON
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds
 from se_rl.modules.defaults import Network, Reward
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import Trained
@@ -118,7 +118,7 @@ def _joined(volume: Tensor, placed: Tensor) -> Tensor:
 
 
 def train(
-    worlds: Mapping[str, World],
+    worlds: NamedWorlds,
     *,
     budget: float,
     seed: int,

@@ -29,7 +29,7 @@ from se_rl.baselines.rivals.learning import (
     train_by_ppo,
 )
 from se_rl.baselines.rivals.play import FUTURE_SIZE, future_of, path_of, path_without_us
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds
 from se_rl.modules.defaults import Reward
 from se_rl.rl.policy import Neutral
 from se_rl.rl.rollout import Diverged, Rollout
@@ -44,7 +44,7 @@ class Oracle:
 
     def __init__(
         self,
-        worlds: Mapping[str, World],
+        worlds: NamedWorlds,
         *,
         budget: float,
         seed: int,
@@ -68,12 +68,13 @@ class Oracle:
         update = ClippedUpdate(training)
         look = work_of_step(training.where, row=0.0, epochs=0, talks=False)
         while training.left > 0.0:
-            episodes = training.draw()
-            path = path_without_us(training.world, episodes)
+            world, episodes = training.sampler.draw()
+            path = path_without_us(world, episodes)
             training.work += look * path.numel()
             if self.scale == 0.0:
                 self.scale = float((path[-1] - path[0]).std()) or 1.0
-            rollout = training.play(episodes, passes=EPOCHS, future=future_of(path, self.scale))
+            future = future_of(path, self.scale)
+            rollout = training.play(world, episodes, passes=EPOCHS, future=future)
             update.learn(rollout, left=training.left)
 
     @torch.no_grad()
@@ -88,7 +89,7 @@ class Oracle:
 
 
 def train(
-    worlds: Mapping[str, World],
+    worlds: NamedWorlds,
     *,
     budget: float,
     seed: int,
