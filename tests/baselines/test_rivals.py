@@ -64,7 +64,7 @@ def test_double_dqn_comes_close_to_dynamic_programming_on_a_small_exact_market()
 @pytest.mark.parametrize("how", [double_dqn.train, oracle_distillation.train])
 def test_a_rival_learns_at_several_horizons_at_once(how) -> None:
     worlds = (NoisyDrift(6), NoisyDrift(5))
-    trained(how, worlds, budget=0.1)
+    trained(how, worlds, budget=0.3)
     assert all(world.t == world.horizon for world in worlds), "both were played to the end"
 
 

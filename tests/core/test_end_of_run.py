@@ -34,7 +34,7 @@ from se_rl.scoring.ladder import Ladder
 
 TINY: Any = import_module("tiny_run")
 SETTINGS = {"seeds": (1, 1, 1), "iterations": 1, "siblings": 3, "worlds": "static"}
-RunIt = Callable[[], RunResults]
+RunIt = Callable[..., RunResults]
 pytestmark = pytest.mark.skipif(
     not isolation_level().enough, reason="no sandbox is to be had on this machine"
 )
@@ -52,7 +52,9 @@ def run_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunIt:
         return load(*words, with_test=with_test, **more)
 
     monkeypatch.setattr(task, "load_dataset", without_test_days)
-    return lambda: run_search(TINY.tiny_config(**SETTINGS), tmp_path / "run", workers=2)
+    return lambda **more: run_search(
+        TINY.tiny_config(**SETTINGS, **more), tmp_path / "run", workers=2
+    )
 
 
 def test_nobody_ahead_of_the_default(
@@ -107,17 +109,18 @@ def test_no_valid_design(run_it: RunIt, tmp_path: Path, monkeypatch: pytest.Monk
     assert told["outcome"] == NO_VALID_DESIGN and told["finalists"] == []
 
 
-def test_an_accepted_design_opens_the_sealed_days_once(
+def test_an_accepted_design_opens_the_sealed_days_once_and_a_rival_is_beside_it(
     run_it: RunIt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task, "load_dataset", load_dataset)
     monkeypatch.setattr(Ladder, "champion", lambda _, finalists: finalists[0])
-    results = run_it()
+    results = run_it(rivals=("MacMic",))
     assert results.outcome == ACCEPTED and results.test_openings == 1
     assert (
         results.measured_on == "sealed test days" and results.best == results.finalists[0].candidate
     )
-    assert set(results.score_by_day) == {OURS, STRONG} and results.stop_reason.startswith("budget")
+    assert results.stop_reason.startswith("budget")
+    assert set(results.score_by_day) == {OURS, STRONG, "MacMic"}
     ours, strong = (results.baselines[name].over_TWAP_specific.mean for name in (OURS, STRONG))
     lead = results.final_metrics.over_default_specific.mean
     assert lead == pytest.approx(ours - strong, abs=1e-9)
@@ -128,6 +131,19 @@ def test_an_accepted_design_opens_the_sealed_days_once(
         assert whole == pytest.approx(results.baselines[OURS].over_TWAP.mean, abs=1e-3)
     page = (tmp_path / "run" / "report.html").read_text()
     assert "Orders by side" in page and "One simulated order" not in page  # history alone
+    _check_rival(results, page, tmp_path / "run")
+
+
+def _check_rival(results: RunResults, page: str, folder: Path) -> None:
+    row = results.baselines["MacMic"]
+    assert row.over_TWAP_by_seed is not None and len(row.over_TWAP_by_seed) == 1
+    assert row.ours_over is not None and row.score is not None and "MacMic" in page
+    assert "MacMic" in results.scores and set(results.rivals) == {"MacMic"}
+    comparison = compare([folder])
+    [group] = [one for one in comparison.groups if one.rival]
+    assert group.group == "MacMic"
+    assert group.mean == pytest.approx(results.rivals["MacMic"].score.mean)
+    assert comparison.family == "2 groups (1 of them rivals)"
 
 
 def _converged(evolve: Any) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from se_rl.baselines.registry import rival_named
 from se_rl.config import ConfigError, to_dict
 from se_rl.core.preparation import run_seal
 from se_rl.core.provenance import data_hash
@@ -67,6 +68,8 @@ def open_run(
     """
     if config.islands and not url and not folder.address.exists():
         raise ConfigError("--islands needs an archive that searches share; give --archive URL")
+    for name in config.rivals:
+        rival_named(name)  # an unknown one is refused
     if blobs and not url:
         raise ConfigError(f"--blobs is {blobs}, which is for a shared archive; give --archive too")
     if url:

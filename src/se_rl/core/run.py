@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from se_rl import __version__
-from se_rl.baselines.registry import rival_named
 from se_rl.config import ConfigError, to_dict
 from se_rl.core.beginning import (
     adapter_of,
@@ -81,8 +80,6 @@ def run_search(
     of work (the default's trainings, for instance). `archive` is the URL of a database that runs
     share, `blobs` where its files go. `options` are those of `Run`.
     """
-    for name in config.rivals:
-        rival_named(name)  # an unknown one is refused before anything is loaded
     if not RunFolder(out).config.exists() and options.get("designer") is None:
         check_model(config)
     with ExitStack() as stack:
@@ -119,8 +116,7 @@ class Run:
     ) -> None:
         self.folder = folder
         self._given = to_dict(config)
-        self.archive = archive
-        self.library = tuple(library)
+        self.archive, self.library = archive, tuple(library)
         self.tell, self.say, self.left = tell, say, left
         workers = workers or usual_workers(executor)
         say(f"loading {config.data}")
@@ -129,7 +125,6 @@ class Run:
         self.config = config = data.config
         self.facts, self.scales = data.facts, data.scales
         self.markets = TrainingMarkets(data, archive, say=say)
-        self.basis = key_of(data.facts["sha256"], config.train_until, config.valid_until, self.code)
         train = data.train if config.weights["static"] or config.twins else None
         self.training_pool = TrainingPool(
             config,
@@ -222,6 +217,12 @@ class Run:
         return rival_policies(self)
 
     @property
+    def basis(self) -> str:
+        """The digest of the data and the code."""
+        config = self.config
+        return key_of(self.facts["sha256"], config.train_until, config.valid_until, self.code)
+
+    @property
     def code(self) -> str:
         """The digest of the code that scores depend on."""
         return code_hash()
@@ -264,9 +265,7 @@ class Run:
         return self.islands.newcomers(iteration) if self.islands else []
 
     def _pass_on(self, kind: str, payload: Mapping[str, Any], *, stored: bool = False) -> None:
-        """Hand an event of the search on; the first training shows how long
-        everything will take.
-        """
+        """Hand an event on; the first training shows how long everything will take."""
         self.tell(kind, payload, stored=stored)
         if kind == "evaluated":
             self.left(self.budget.seconds_left())
@@ -274,9 +273,7 @@ class Run:
                 self.store_event("estimate", "estimate", asdict(self.budget.estimate()))
 
     def _after_iteration(self, iteration: int, brought: Mapping[str, Any]) -> None:
-        """Store an outer iteration with one execution of the best design, and write
-        the page anew.
-        """
+        """Store an outer iteration with an execution of the best design; write the page anew."""
         summary = summarise(
             self.search,
             brought["designs"],
