@@ -11,7 +11,7 @@ from se_rl.baselines.registry import TrainRival
 from se_rl.environments.imagined import imagined_data
 from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import NamedWorlds, World, several
 from se_rl.modules.defaults import Modules
 from se_rl.modules.derivation import derivation, spell
 from se_rl.modules.loading import load_design
@@ -34,7 +34,7 @@ class Champions:
 
     def train(
         self,
-        worlds: Mapping[str, World],
+        worlds: NamedWorlds,
         *,
         budget: float,
         seed: int,
@@ -42,7 +42,9 @@ class Champions:
     ) -> Trained:
         """Train the champion of the search with this seed, as the default is trained."""
         modules = self.designs.get(seed, Modules())
-        places = {name: with_imagined(world, modules, seed) for name, world in worlds.items()}
+        places = {}
+        for name, own in several(worlds).items():
+            places[name] = tuple(with_imagined(world, modules, seed) for world in own)
         return train(modules, places, TrainConfig(budget=budget), seed=seed, neutral=neutral)
 
 
