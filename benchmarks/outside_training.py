@@ -21,27 +21,20 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
 
 from se_rl.baselines.outside import MeanReturn
-from se_rl.environments.outside.lot_world import NAMES, PLACES, LotWorld
-from se_rl.environments.outside.queue_reactive_world import PENALTY, QueueReactiveWorld
-from se_rl.environments.outside.task import OutsideWorld, SeededEpisodes
-from se_rl.environments.worlds import World
-from se_rl.modules.defaults import Modules, Network
-from se_rl.rl.surrogate import PPOSettings
-from se_rl.rl.trainer import TrainConfig, Trained, train
+from se_rl.environments.outside.lot_world import NAMES, PLACES
+from se_rl.environments.outside.queue_reactive_world import QueueReactiveWorld
+from se_rl.modules.defaults import Network
+from se_rl.rl.outside_training import MARKETS, play_in, rules_of, train_in, world_of
 from se_rl_benchmarks.outside_training_page import TrainingRow, figures, page
 
-MARKETS = ("qrm", *NAMES)
 FIRST_TEST_SEED = 50_000_000
 """Settings were chosen on episodes from 10,000,000 on."""
 TEST_EPISODES = 30_000
-AT_ONCE = 3000
-"""Test episodes that are played together."""
 RECORDS = Path("out/outside_training.jsonl")
 
 
@@ -64,104 +57,41 @@ class LotNetwork(Network):
 
 
 @dataclass(frozen=True)
-class OutsideDesign:
-    """What an agent sees and does in a market, and how it is trained."""
+class OutsideLearner:
+    """A network with its constants, and the work of a training: 345 or 319 updates."""
 
-    inputs: tuple[str, ...]
-    actions: str
     network: type[Network]
     work: float
-    samples: int
-    minibatches: int
 
 
-QUEUE_DESIGN = OutsideDesign(
-    inputs=(
-        *("inventory", "time", "best_ask", "best_ask_size", "best_bid_size"),
-        *("queues", "depths", "imbalance"),
-    ),
-    actions="grid",
-    network=QueueNetwork,
-    work=80.0,
-    samples=51_200,
-    minibatches=8,
-)
-LOT_DESIGN = OutsideDesign(
-    inputs=(
-        *("time", "inventory", "bid_drift", "drift", "spread", "imbalance", "last_move"),
-        *("market_flow_1", "limit_flow_1", "market_flow_15", "limit_flow_15"),
-        *("queues", "own_lots", "lots_ahead"),
-    ),
-    actions="simplex",
-    network=LotNetwork,
-    work=20.0,
-    samples=6400,
-    minibatches=4,
-)
+QUEUE_LEARNER = OutsideLearner(QueueNetwork, 132.0)
+LOT_LEARNER = OutsideLearner(LotNetwork, 259.0)
 
 
-def design_of(market: str) -> OutsideDesign:
-    """The design that is trained in a market."""
-    return QUEUE_DESIGN if market == QueueReactiveWorld.name else LOT_DESIGN
-
-
-def world_of(market: str, inputs: Sequence[str], *, training: bool) -> OutsideWorld:
-    """A market's task with these inputs; leaving units costs its penalty in training alone."""
-    if market == QueueReactiveWorld.name:
-        return QueueReactiveWorld(inputs=inputs, penalty=PENALTY if training else None)
-    return LotWorld.named(market, inputs=inputs, from_rest=True)
-
-
-def train_in(market: str, seed: int, *, work: float | None = None) -> TrainingRow:
+def trained_row(market: str, seed: int, *, work: float | None = None) -> TrainingRow:
     """Train in a market and play the policy without noise."""
     torch.set_num_threads(1)
-    design = design_of(market)
+    learner = QUEUE_LEARNER if market == QueueReactiveWorld.name else LOT_LEARNER
+    rules = rules_of(market)
     started = time.process_time()
-    world = world_of(market, design.inputs, training=True)
-    trained = train(
-        Modules(reward=lambda step: step.marked, network=design.network, actions=design.actions),
-        {"static": cast(World, world)},
-        TrainConfig(
-            budget=work or design.work,
-            samples=design.samples,
-            ppo=PPOSettings(minibatches=design.minibatches),
-        ),
-        seed=seed,
-    )
+    trained = train_in(market, learner.network, work=work or learner.work, seed=seed)
     if trained.reason:
         raise RuntimeError(f"{market}, seed {seed}: {trained.reason}")
     seconds = time.process_time() - started
-    returned, unfinished = play_policy(world_of(market, design.inputs, training=False), trained)
+    played = play_in(market, trained, first_seed=FIRST_TEST_SEED, episodes=TEST_EPISODES)
+    returned = MeanReturn.of(played.returned)
     return TrainingRow(
         market=market,
         seed=seed,
-        inputs=design.inputs,
-        actions=design.actions,
+        inputs=rules.inputs,
+        actions=rules.actions,
         mean=returned.mean,
         error=returned.standard_error,
         episodes=returned.episodes,
-        unfinished_share=unfinished,
+        unfinished_share=float(played.unfinished.mean()),
         updates=len(trained.curve),
         seconds=seconds,
     )
-
-
-def play_policy(world: OutsideWorld, trained: Trained) -> tuple[MeanReturn, float]:
-    """The policy's mean action on the test episodes, and the share of unfinished ones."""
-    runner = trained.runner("static")
-    returned = []
-    unfinished = 0
-    for first in range(0, TEST_EPISODES, AT_ONCE):
-        seeds = np.arange(first, min(first + AT_ONCE, TEST_EPISODES)) + FIRST_TEST_SEED
-        observation = world.reset(SeededEpisodes(seeds))
-        runner.start(len(seeds), world.horizon)
-        fields = np.zeros((len(world.field_names), len(seeds)), np.float32)
-        for _ in range(world.horizon):
-            ratio, _ = runner.act(observation)
-            observation = world.step(ratio, None, fields)
-        returned.append(world.returned)
-        unfinished += int(np.count_nonzero(world.unfinished))
-    return MeanReturn.of(np.concatenate(returned)), unfinished / TEST_EPISODES
 
 
 @dataclass(frozen=True)
@@ -172,7 +102,7 @@ class _Job:
 
 
 def _do(job: _Job) -> TrainingRow:
-    return train_in(job.market, job.seed, work=job.work)
+    return trained_row(job.market, job.seed, work=job.work)
 
 
 def finished(jobs: Sequence[_Job], workers: int) -> Iterator[TrainingRow]:
@@ -188,7 +118,7 @@ def finished(jobs: Sequence[_Job], workers: int) -> Iterator[TrainingRow]:
 def compile_kernels(markets: Collection[str]) -> None:
     """Fill numba's cache on disk, so that not every process compiles the same."""
     for market in markets:
-        world = world_of(market, design_of(market).inputs, training=True)
+        world = world_of(market, training=True)
         world.reset(world.draw(np.random.default_rng(0), 2))
         shares = np.full((2, PLACES), 1.0 / PLACES) if market in NAMES else np.ones(2)
         world.step(shares, None, np.zeros((len(world.field_names), 2), np.float32))
@@ -210,7 +140,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--market", nargs="+", choices=MARKETS, default=list(MARKETS))
     parser.add_argument("--seeds", type=int, default=1, help="trainings a market")
-    parser.add_argument("--work", type=float, help="of each training (default: the design's)")
+    parser.add_argument("--work", type=float, help="of each training (default: the market's)")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--records", type=Path, default=RECORDS)
     parser.add_argument("--out", type=Path, help="write the page here, and JSON beside it")

@@ -23,6 +23,7 @@ from se_rl.commands.reports import add_compare, add_report, add_show
 from se_rl.commands.run import add_run
 from se_rl.commands.serving import add_serve
 from se_rl.commands.strangers import one_line_errors
+from se_rl.commands.suite import add_suite
 from se_rl.commands.tables import add_baselines, add_evaluate
 
 INTERRUPTED = 130
@@ -44,6 +45,7 @@ VERBS = (
     add_experiment,
     add_baselines,
     add_evaluate,
+    add_suite,
     add_data,
     add_market,
     add_llm,

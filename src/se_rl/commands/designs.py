@@ -73,8 +73,6 @@ def _replay(options: argparse.Namespace) -> int:
 
 def add_score(verbs: Any) -> None:
     """The verb `score`."""
-    from se_rl.records.settings import MULTI
-
     parser = verb(
         verbs,
         "score",
@@ -82,20 +80,33 @@ def add_score(verbs: Any) -> None:
         "se-rl score out/demo --reward my_reward.py",
     )
     parser.add_argument("folder", type=Path, metavar="RUN", help="the folder of a run")
-    for name in MULTI:
-        parser.add_argument(
-            f"--{name}", type=Path, metavar="FILE", help=f"a Python file with the {name} module"
-        )
+    add_modules(parser)
     add_unsafe(parser)
     parser.set_defaults(run=_score)
 
 
+def add_modules(parser: argparse.ArgumentParser) -> None:
+    """An option for the file of each module."""
+    from se_rl.records.settings import MULTI
+
+    for name in MULTI:
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="FILE", help=f"a Python file with the {name} module"
+        )
+
+
+def given_modules(options: argparse.Namespace) -> dict[str, Path]:
+    """The files of the modules that were given."""
+    from se_rl.records.settings import MULTI
+
+    return {name: path for name in MULTI if (path := getattr(options, name)) is not None}
+
+
 def _score(options: argparse.Namespace) -> int:
     from se_rl.records.files import to_json
-    from se_rl.records.settings import MULTI
     from se_rl.report.terminal import print_rows, progress
 
-    files = {name: path for name in MULTI if (path := getattr(options, name)) is not None}
+    files = given_modules(options)
     if not files:
         raise ConfigError(
             "no module is given; name at least one file, for instance --reward my_reward.py"

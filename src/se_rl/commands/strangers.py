@@ -10,7 +10,7 @@ from pathlib import Path
 
 from se_rl.config import ConfigError
 
-READING = ("show", "report", "serve", "compare", "replay", "score", "evaluate")
+READING = ("show", "report", "serve", "compare", "replay", "score", "evaluate", "suite")
 """Verbs that begin with the folder or the policy file of a run."""
 TRACEBACK = "SE_RL_TRACEBACK"
 """The environment variable that shows where in the code a record was refused."""
@@ -53,6 +53,6 @@ def write_page(page: Path, text: str) -> None:
 
 def _place(options: argparse.Namespace) -> str:
     given = vars(options)
-    if "folders" in given:
-        return ", ".join(map(str, given["folders"]))
+    if several := given.get("folders") or given.get("designs"):
+        return ", ".join(map(str, several))
     return str(given.get("folder") or given.get("policy"))

@@ -53,7 +53,7 @@ def score_by_hand(
     """
     with ExitStack() as stack:
         stored = open_stored_run(stack, place, read_only=False)
-        sources = _read_modules(files)
+        sources = read_modules(files)
         run = Run(stored.config, stored.folder, stored.archive, say=say, unsafe=unsafe)
         stack.callback(run.close)
         stored.check_data(run)
@@ -107,7 +107,7 @@ def _placed(ladder: Ladder, candidate: Candidate) -> HandScore:
     )
 
 
-def _read_modules(files: Mapping[str, Path]) -> dict[str, str]:
+def read_modules(files: Mapping[str, Path]) -> dict[str, str]:
     """The text of each module, refused by the static check before anything heavy is done."""
     sources: dict[str, str] = {}
     for code_type, path in files.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -21,6 +21,8 @@ from se_rl.data.known import with_history
 from se_rl.data.market_data import MarketData
 from se_rl.data.splits import given_split
 from se_rl.environments.dynamic_world import DynamicWorld, EpisodeBank
+from se_rl.executors.protocol import TrainingInputs
+from se_rl.executors.training_pool import TrainingPool
 from se_rl.executors.training_settings import training_worlds_of
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.high_level_enhancement import (
@@ -30,6 +32,8 @@ from se_rl.llm.high_level_enhancement import (
 )
 from se_rl.llm.low_level_enhancement import LoRAConfig, LowLevelEnhancement, Prior
 from se_rl.records.archive import Archive
+from se_rl.records.code_hash import code_hash
+from se_rl.records.entries import key_of
 from se_rl.records.settings import RunConfig
 from se_rl.rl.policy import Neutral
 from se_rl.rl.training_worlds import dynamic_worlds
@@ -55,6 +59,12 @@ class RunData:
     train: MarketData
     scales: FeatureScales
     validation: Validation
+
+    @property
+    def basis(self) -> str:
+        """The digest of the data and the code."""
+        config = self.config
+        return key_of(self.facts["sha256"], config.train_until, config.valid_until, code_hash())
 
     @property
     def benchmark(self) -> Literal["vwap", "twap"]:
@@ -146,6 +156,21 @@ class TrainingMarkets:
     def _worlds(self) -> tuple[DynamicWorld, ...]:
         worlds = training_worlds_of(self.config)
         return dynamic_worlds(worlds, data=self.data.train, scales=self.data.scales)
+
+
+def open_training_pool(data: RunData, markets: TrainingMarkets, **options: Any) -> TrainingPool:
+    """Who trains and scores designs on this data; `options` are those of `TrainingPool`."""
+    config = data.config
+    train = data.train if config.weights["static"] or config.twins else None
+    return TrainingPool(
+        config,
+        markets.archive,
+        data.validation,
+        inputs=TrainingInputs(train, data.scales, cache(markets.banks)),
+        neutral=markets.neutral,
+        basis=data.basis,
+        **options,
+    )
 
 
 def _prior(config: RunConfig) -> Prior:

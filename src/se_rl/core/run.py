@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -33,7 +33,13 @@ from se_rl.core.iteration_summary import summarise
 from se_rl.core.kit_use import bank_uses
 from se_rl.core.operators import Proposed, hashes
 from se_rl.core.plan import usual_workers
-from se_rl.core.preparation import TrainingMarkets, load_run_data, make_kit, run_seal
+from se_rl.core.preparation import (
+    TrainingMarkets,
+    load_run_data,
+    make_kit,
+    open_training_pool,
+    run_seal,
+)
 from se_rl.core.pretended import evaluator_of, pretended_results
 from se_rl.core.rivals import RivalPolicies, rival_policies
 from se_rl.core.search import Search
@@ -41,9 +47,7 @@ from se_rl.core.shown_execution import store_execution
 from se_rl.core.training_loop import evolve
 from se_rl.core.write_up import SearchEnd, write_up
 from se_rl.data.understanding import WITHOUT_VOLUME
-from se_rl.executors.protocol import TrainingInputs
 from se_rl.executors.registry import LOCAL
-from se_rl.executors.training_pool import TrainingPool
 from se_rl.llm.backends import Designer
 from se_rl.modules.default_sources import naive_reward_source
 from se_rl.records.archive import Archive
@@ -125,14 +129,9 @@ class Run:
         self.config = config = data.config
         self.facts, self.scales = data.facts, data.scales
         self.markets = TrainingMarkets(data, archive, say=say)
-        train = data.train if config.weights["static"] or config.twins else None
-        self.training_pool = TrainingPool(
-            config,
-            archive,
-            data.validation,
-            inputs=TrainingInputs(train, data.scales, cache(self.markets.banks)),
-            neutral=self.markets.neutral,
-            basis=self.basis,
+        self.training_pool = open_training_pool(
+            data,
+            self.markets,
             workers=workers,
             unsafe=unsafe,
             library=self.library,
@@ -219,8 +218,7 @@ class Run:
     @property
     def basis(self) -> str:
         """The digest of the data and the code."""
-        config = self.config
-        return key_of(self.facts["sha256"], config.train_until, config.valid_until, self.code)
+        return self.markets.data.basis
 
     @property
     def code(self) -> str:

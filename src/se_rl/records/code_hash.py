@@ -43,6 +43,7 @@ EXCEPT = (
     "scoring/run_groups.py",
     "scoring/sealed_draws.py",
     "scoring/future_blind.py",
+    "scoring/suite_effects.py",
     "core/bar_memory.py",
     "core/by_hand.py",
     "core/deploy.py",
@@ -54,6 +55,9 @@ EXCEPT = (
     "core/parent_order.py",
     "core/replay.py",
     "core/saved_policy.py",
+    "core/suite/designs.py",
+    "core/suite/running.py",
+    "core/suite/tasks.py",
 )
 """Files among them that only show, fetch, compare or repeat."""
 

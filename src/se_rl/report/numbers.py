@@ -38,11 +38,11 @@ def with_error(score: Any, se: Any) -> str:
     return signed(score) + (f" ± {number(se)}" if has_error else "")
 
 
-def interval(bounds: Sequence[float]) -> str:
+def interval(bounds: Sequence[float], decimals: int = 2) -> str:
     """[low, high]; a dash where the days are too few for one."""
     if not all(math.isfinite(bound) for bound in bounds):
         return DASH
-    return f"[{number(bounds[0])}, {number(bounds[1])}]"
+    return f"[{number(bounds[0], decimals)}, {number(bounds[1], decimals)}]"
 
 
 def p_value(p: float | None) -> str:

@@ -17,10 +17,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from se_rl.environments.outside.lot_world import NAMES
 from se_rl.rl.fused import FusedPolicy
 from se_rl.rl.policy import Policy
 
-STEPS_PER_UNIT = {"static": 2e6, "dynamic": 1.2e5}
+STEPS_PER_UNIT = {"static": 2e6, "dynamic": 1.2e5, "qrm": 2.9e5, **dict.fromkeys(NAMES, 8.5e3)}
 """Order steps of a world on one core, fields and observation included; others count as static."""
 PASS = 1.8e-7
 """Work of a row that passes forward and backward through a network of nothing: the loss."""
