@@ -115,18 +115,10 @@ class OutsideEvaluator:
     ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
         """Each job with its evaluation and whether it was looked up, in their order."""
         for job in jobs:
-            key = key_of(
-                self._task.name,
-                sorted(job.candidate.modules.items()),
-                job.rung.work,
-                self._task.samples,
-                job.seed,
-                EPISODES,
-                code_hash(),
-            )
+            key = self._key(job)
             stored = self._archive.evaluation(key)
             if stored is not None:
-                yield job, stored, True
+                yield job, replace(stored, candidate=job.candidate.id), True
                 continue
             made = self._evaluated(job)
             self._archive.add_evaluation(made, key=key)
@@ -135,6 +127,19 @@ class OutsideEvaluator:
     def arrays(self, evaluation: Evaluation) -> Mapping[str, Array]:
         """The returns of an evaluation."""
         return arrays_from_bytes(self._archive.blob(evaluation.arrays))
+
+    def _key(self, job: TrainingJob) -> str:
+        """The name of an evaluation; of a design its network is all that counts here."""
+        modules = job.candidate.modules
+        return key_of(
+            self._task.name,
+            modules.get(KIND, "the default's" if modules else "default"),
+            job.rung.work,
+            self._task.samples,
+            job.seed,
+            EPISODES,
+            code_hash(),
+        )
 
     def _evaluated(self, job: TrainingJob) -> Evaluation:
         """Train and play; a design that cannot be trained here is a result with a reason."""
