@@ -21,6 +21,15 @@ them, and the mean gain of all trained edits that have them, in bps. Edits have 
 """
 
 
+SEARCHES = """Made by `python benchmarks/designer_searches.py`. **No result**: trainings are pretended, and the
+adapter learned from the surrogate that pretends them, so this tells how well it was learned. The
+area is what the leader truly gains, by the surrogate and in bps, averaged over all trainings of a
+search. `local` draws its edits, `shipped` asks the model with the package's adapter, `learning`
+also lets prompts and weights learn. The bank orders no scan here. Searches of one seed are paired.
+"""
+CURVES = (("area", "ci95"), ("end", "end_ci95"))
+
+
 def page(told: Mapping[str, Any]) -> str:
     """All that is known."""
     parts = [HEAD]
@@ -35,7 +44,25 @@ def page(told: Mapping[str, Any]) -> str:
         parts.append(f"## What was asked for\n\n{_wishes(told['wishes'])}\n")
     if told.get("edits"):
         parts.append(f"## Valid edits of the default's modules\n\n{_valid(told['edits'])}\n")
+    if told.get("search"):
+        parts.append(
+            f"## Whole searches, against the bank's surrogate\n{_searches(told['search'])}\n"
+        )
     return "\n".join(parts)
+
+
+def _searches(told: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = []
+    for name, one in told.items():
+        area, end = (f"{signed(one[key])} {_between(one[bounds])}" for key, bounds in CURVES)
+        over = "-"
+        if "over_local" in one:
+            between = _between(one["over_local_ci95"])
+            over = f"{signed(one['over_local'])} {between}, p {one['p']:.2g}"
+        spent = [f"{one['trainings']:.0f}", number(one["trainings_to_local_end"], 0)]
+        rows.append([name, str(one["runs"]), area, over, end, *spent, f"{one['cpu_seconds']:.0f}"])
+    head = ("designer", "searches", "area", "less `local`'s", "in the end", "trainings")
+    return f"\n{SEARCHES}\n{table((*head, 'until `local` ended', 'CPU s'), rows)}"
 
 
 def _skills(told: Mapping[str, Any]) -> str:

@@ -1,0 +1,226 @@
+"""Whole searches of several designers against the design bank's surrogate: who climbs faster?
+
+    OMP_NUM_THREADS=1 python benchmarks/designer_searches.py [--searches 10] [--preset standard]
+        [--designers local untouched shipped learning] [--workers 2] [--minutes 30]
+        [--keep out/designer_searches.jsonl] [--results docs/results]
+
+Each is the run's own loop with the model in it and pretended trainings, as in
+`simulated_searches.py`: the bank orders no scan, because it is what designs are scored by. `local`
+draws its edits, `untouched` asks the model as it was found, `shipped` with the adapter of the
+package and nothing that learns, `learning` is the whole system, which goes on from that adapter.
+The adapter learned from this very surrogate, so this says how well it was learned and not what
+trainings gain. Finished searches are lines of `--keep` and are not made again. Writes the key
+"search" of designers.json, and designers.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from se_rl.core.designers import Designers
+from se_rl.core.preparation import make_kit
+from se_rl.core.search import Search
+from se_rl.core.training_loop import evolve
+from se_rl.llm.adapter_file import chosen_adapter
+from se_rl.llm.local import LocalDesigner
+from se_rl.modules.design_bank.storage import load_bank
+from se_rl.modules.design_bank.surrogate import LAST
+from se_rl.records.archive import Archive
+from se_rl.records.entries import Candidate
+from se_rl.records.files import to_json
+from se_rl.records.settings import RunConfig, preset
+from se_rl.scoring.bank_evaluator import BankEvaluator, PretendedTrainings
+from se_rl.scoring.statistics import Estimate, clustered_mean
+from se_rl_benchmarks.designers_page import page
+from se_rl_benchmarks.forked_searches import GrammaticalValidator
+
+DESIGNERS: Mapping[str, Mapping[str, Any]] = {
+    "local": {"arm": "local"},
+    "untouched": {"arm": "frozen", "adapter": "none"},
+    "shipped": {"arm": "frozen"},
+    "learning": {"arm": "full"},
+}
+"""What each changes in the settings."""
+
+
+@dataclass(frozen=True)
+class DesignerSearch:
+    """One search: trainings made and what the leader truly gains, after each iteration."""
+
+    designer: str
+    seed: int
+    trainings: tuple[int, ...]
+    leaders: tuple[float, ...]
+    seconds: float
+
+    @property
+    def area(self) -> float:
+        """The leader's gain over all trainings, on average; nothing before the first iteration."""
+        spent = np.diff(self.trainings, prepend=0)
+        held = (0.0, *self.leaders[:-1])  # while an iteration trains, the leader of the last one
+        return float(np.dot(spent, held) / self.trainings[-1])
+
+
+@cache
+def pretended(preset_name: str) -> tuple[RunConfig, PretendedTrainings]:
+    """What all searches of a process use: settings and the surrogate."""
+    torch.set_num_threads(1)
+    config = preset(preset_name, against="bank")
+    return config, PretendedTrainings(load_bank(), config.weights)
+
+
+@cache
+def model(name: str) -> LocalDesigner:
+    """The model, loaded once."""
+    return LocalDesigner(name, threads=1)
+
+
+def search_once(job: tuple[str, str, int]) -> DesignerSearch:
+    """A search from its first scan to its last iteration."""
+    preset_name, designer, seed = job
+    started = time.process_time()
+    base, trainings = pretended(preset_name)
+    config = replace(base, seed=seed, **DESIGNERS[designer])
+    known: Mapping[str, Mapping[str, str]] = {}
+
+    def sources(candidate: Candidate) -> Mapping[str, str]:
+        return known[candidate.id]
+
+    with (
+        tempfile.TemporaryDirectory() as place,
+        Archive.open(Path(place) / "archive.sqlite") as archive,
+    ):
+        designers = Designers(
+            config.llm,
+            archive,
+            GrammaticalValidator(),
+            seed=seed,
+            designer=model(config.llm) if config.asks_model else None,
+            given=chosen_adapter(config.adapter, config.llm) if config.asks_model else None,
+        )
+        evaluator = BankEvaluator(trainings, sources, seed)
+        search = Search(config, archive, evaluator, designers, make_kit(config))
+        known = search.designs.sources
+        spent: list[int] = []
+        leaders: list[float] = []
+
+        def note(*_: object) -> None:
+            history, simulated = trainings.gains(search.best, known[search.best], LAST)
+            weights = config.weights
+            leaders.append(weights["static"] * history + weights["dynamic"] * simulated)
+            spent.append(sum(1 for _ in search.ladder.trainings))
+
+        evolve(search, after=note)
+    seconds = time.process_time() - started
+    return DesignerSearch(designer, seed, tuple(spent), tuple(leaders), seconds)
+
+
+def figures(found: Sequence[DesignerSearch]) -> dict[str, Any]:
+    """Every designer's area, its gain in the end, and how soon it is where `local` ends."""
+    told: dict[str, Any] = {}
+    beside = {one.seed: one for one in found if one.designer == "local"}
+    aim = float(np.mean([one.leaders[-1] for one in beside.values()] or [np.inf]))
+    for name in DESIGNERS:
+        own = [one for one in found if one.designer == name]
+        if not own:
+            continue
+        area = _mean([one.area for one in own])
+        end = _mean([one.leaders[-1] for one in own])
+        told[name] = {
+            "runs": len(own),
+            "area": area.mean,
+            "ci95": area.ci95,
+            "end": end.mean,
+            "end_ci95": end.ci95,
+            "trainings": float(np.mean([one.trainings[-1] for one in own])),
+            "trainings_to_local_end": reached(own, aim),
+            "cpu_seconds": float(np.mean([one.seconds for one in own])),
+        }
+        pairs = [one.area - beside[one.seed].area for one in own if one.seed in beside]
+        if name != "local" and len(pairs) > 1:
+            over = _mean(pairs)
+            told[name] |= {"over_local": over.mean, "over_local_ci95": over.ci95, "p": over.p_value}
+    return told
+
+
+def _mean(values: Sequence[float]) -> Estimate:
+    return clustered_mean(np.array(values), np.arange(len(values)))
+
+
+def reached(found: Sequence[DesignerSearch], aim: float) -> float | None:
+    """The trainings after which the mean leader is at `aim`; None where it never is."""
+    longest = max(len(one.leaders) for one in found)
+    for place in range(longest):
+        leaders = [one.leaders[min(place, len(one.leaders) - 1)] for one in found]
+        if np.mean(leaders) >= aim:
+            spent = [one.trainings[min(place, len(one.trainings) - 1)] for one in found]
+            return float(np.mean(spent))
+    return None
+
+
+def read_kept(keep: Path) -> list[DesignerSearch]:
+    """The searches of a file."""
+    found = []
+    for line in keep.read_text().splitlines() if keep.exists() else ():
+        told = json.loads(line)
+        curves = {name: tuple(told[name]) for name in ("trainings", "leaders")}
+        found.append(DesignerSearch(**told | curves))
+    return found
+
+
+def finished(jobs: Sequence[tuple[str, str, int]], workers: int) -> Iterator[DesignerSearch]:
+    """Searches as they end."""
+    with multiprocessing.get_context("spawn").Pool(workers) as pool:
+        yield from pool.imap_unordered(search_once, jobs)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the searches that are missing, and write what all of them say."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--searches", type=int, default=10, help="of each designer")
+    parser.add_argument("--preset", default="standard")
+    parser.add_argument("--designers", nargs="+", choices=list(DESIGNERS), default=list(DESIGNERS))
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--keep", type=Path, default=Path("out/designer_searches.jsonl"))
+    parser.add_argument("--results", type=Path, default=Path("docs/results"))
+    options = parser.parse_args(arguments)
+    until = time.monotonic() + 60.0 * options.minutes
+    options.keep.parent.mkdir(parents=True, exist_ok=True)
+    known = {(one.designer, one.seed) for one in read_kept(options.keep)}
+    jobs = []
+    for seed in range(options.searches):
+        for name in options.designers:
+            if (name, seed) not in known:
+                jobs.append((options.preset, name, seed))
+    for one in finished(jobs, options.workers) if jobs else ():
+        with options.keep.open("a") as file:
+            file.write(json.dumps(asdict(one)) + "\n")
+        print(f"... {one.designer} {one.seed}: {one.leaders}", flush=True)
+        if time.monotonic() > until:
+            break
+    place = options.results / "designers.json"
+    told = json.loads(place.read_text()) if place.exists() else {"valid": {}, "one_step": {}}
+    told["search"] = figures(read_kept(options.keep))
+    place.write_text(to_json(told) + "\n")
+    (options.results / "designers.md").write_text(page(told))
+    print(page(told))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
