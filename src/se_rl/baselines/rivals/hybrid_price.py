@@ -15,7 +15,6 @@ the likeliest tick in it is quoted.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -30,11 +29,8 @@ from se_rl.baselines.rivals.choices import (
     normal_log_prob,
     zero_linear,
 )
-from se_rl.baselines.rivals.learning import RivalTraining, reward, train_by_ppo
-from se_rl.environments.worlds import NamedWorlds
-from se_rl.modules.defaults import Network, Reward, squash
-from se_rl.rl.policy import Neutral
-from se_rl.rl.trainer import Trained
+from se_rl.baselines.rivals.learning import ppo_trainer
+from se_rl.modules.defaults import Network, squash
 
 TICKS = (0.0, -1.0, 1.0, -2.0, 2.0)
 """The scope around its centre, in ticks."""
@@ -98,17 +94,4 @@ class HybridNetwork(RivalNetwork):
         return torch.stack([torch.zeros_like(price), price], 1)
 
 
-def train(
-    worlds: NamedWorlds,
-    *,
-    budget: float,
-    seed: int,
-    neutral: Mapping[str, Neutral],
-    reward: Reward = reward,
-) -> Trained:
-    """Train once."""
-    return train_by_ppo(
-        RivalTraining(
-            HybridNetwork, worlds, budget=budget, seed=seed, neutral=neutral, reward=reward
-        )
-    )
+train = ppo_trainer(HybridNetwork)

@@ -193,6 +193,31 @@ class ClippedUpdate:
         return float((ratio - 1.0 - log_ratio).mean().detach())
 
 
+class RivalTrainer(Protocol):
+    """Trains a rival in one world, where a test may give another reward."""
+
+    def __call__(
+        self,
+        worlds: NamedWorlds,
+        *,
+        budget: float,
+        seed: int,
+        neutral: Mapping[str, Neutral],
+        reward: Reward = reward,
+    ) -> Trained:
+        """Train once."""
+        ...
+
+
+def ppo_trainer(network: type[RivalNetwork]) -> RivalTrainer:
+    """Trains such a network by PPO alone."""
+
+    def train(worlds: NamedWorlds, **options: Any) -> Trained:
+        return train_by_ppo(RivalTraining(network, worlds, **options))
+
+    return train
+
+
 def train_by_ppo(training: RivalTraining, teacher: Teacher | None = None) -> Trained:
     """Spend what is left of the budget, one batch at least; what cannot go on ends with its reason.
 

@@ -17,8 +17,6 @@ multiples, and the likeliest price.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 
@@ -32,13 +30,10 @@ from se_rl.baselines.rivals.choices import (
     likelihood,
     zero_linear,
 )
-from se_rl.baselines.rivals.learning import RivalTraining, reward, train_by_ppo
+from se_rl.baselines.rivals.learning import ppo_trainer
 from se_rl.data.features import OBSERVATION_PLACE
 from se_rl.environments.task import USUAL_HORIZON
-from se_rl.environments.worlds import NamedWorlds
-from se_rl.modules.defaults import Network, Reward
-from se_rl.rl.policy import Neutral
-from se_rl.rl.trainer import Trained
+from se_rl.modules.defaults import Network
 
 INTERVAL = 8
 """Steps of a macro decision."""
@@ -117,17 +112,4 @@ def _joined(volume: Tensor, placed: Tensor) -> Tensor:
     return torch.cat([placed[:, :1] + volume, placed[:, 1:]], 1)
 
 
-def train(
-    worlds: NamedWorlds,
-    *,
-    budget: float,
-    seed: int,
-    neutral: Mapping[str, Neutral],
-    reward: Reward = reward,
-) -> Trained:
-    """Train once."""
-    return train_by_ppo(
-        RivalTraining(
-            HierarchyNetwork, worlds, budget=budget, seed=seed, neutral=neutral, reward=reward
-        )
-    )
+train = ppo_trainer(HierarchyNetwork)
