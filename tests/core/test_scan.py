@@ -10,12 +10,20 @@ import numpy as np
 import pytest
 
 from se_rl.core import scan
-from se_rl.core.scan import SingleEdit, planned_scan, uses_bank
+from se_rl.core.scan import (
+    CHAIN,
+    SingleEdit,
+    chained_prompts,
+    planned_chains,
+    planned_scan,
+    uses_bank,
+)
 from se_rl.modules.design_bank import surrogate as bank
 from se_rl.modules.design_bank.surrogate import Prediction
 from se_rl.modules.edits import changes_between
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import preset
+from se_rl.scoring.prospects import expected
 
 CONFIG = preset("quick", arm="local")
 MOST = CONFIG.parents * CONFIG.siblings
@@ -55,20 +63,21 @@ def test_without_the_bank_modules_take_turns() -> None:
 
 @pytest.mark.usefixtures("liking_rewards")
 def test_the_bank_chooses_but_no_module_has_more_than_half() -> None:
-    found = planned()
+    found = planned(siblings=MOST)  # of one prompt: the other one has chains
     assert Counter(one.module for one in found) == {"reward": 3, "network": 3}
-    assert len(set(found)) == 6
-    assert found == planned() == planned(arm="full") == planned(arm="frozen")
+    assert len(set(found)) == MOST
+    for arm in ("local", "full", "frozen"):
+        assert found == planned(siblings=MOST, arm=arm)
     # among equals the order is drawn as without the bank
     drawn = [one for one in planned(bank_prior=False, siblings=60) if one.module == "reward"]
     assert [one for one in found if one.module == "reward"] == drawn[:3]
 
 
 def test_what_is_expected_most_comes_first() -> None:
-    found = planned(siblings=20)
+    found = planned(siblings=40)
     words = [bank.bank_words({one.module: one.source}) for one in found]
     expected = bank.bank_surrogate().predict(words).score(CONFIG.weights)
-    everything = planned(siblings=200)
+    everything = planned(siblings=400)
     assert len(found) == 40 and len(everything) == len(set(everything)) > 80
     for module in ("reward", "network"):
         own = [value for edit, value in zip(found, expected, strict=True) if edit.module == module]
@@ -101,3 +110,28 @@ def test_a_short_module_leaves_its_share_to_others() -> None:
         SingleEdit("network", "a"),
         edits[2],
     ]
+
+
+def test_half_of_the_prompts_have_chains_where_the_bank_is_used() -> None:
+    assert chained_prompts(CONFIG) == 1 and chained_prompts(preset("paper")) == 2
+    assert len(planned()) == MOST / 2
+    assert chained_prompts(preset("quick", bank_prior=False)) == 0
+    assert chained_prompts(preset("tiny")) == 0  # its only prompt is the scan's
+
+
+def test_chains_are_few_edits_that_the_bank_expects_more_of_than_of_any_single_one() -> None:
+    found = planned_chains(CONFIG, 3, np.random.default_rng(5))
+    assert found == planned_chains(CONFIG, 3, np.random.default_rng(5))
+    assert len({tuple(sorted(one.items())) for one in found}) == 3
+    single = max(expected({one.module: one.source}, CONFIG.weights) for one in planned())
+    for chain in found:
+        changes = 0
+        for module, source in chain.items():
+            changes += len(changes_between(KINDS[module].default_source, source, module) or ())
+        assert 1 < changes <= CHAIN
+        assert expected(chain, CONFIG.weights) > 1.5 * single
+
+
+def test_chains_end_where_nothing_new_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "single_edits", lambda *_: [])
+    assert planned_chains(CONFIG, 3, np.random.default_rng(0)) == []

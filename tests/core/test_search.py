@@ -563,6 +563,17 @@ def test_a_search_begins_with_a_scan_of_single_choices(start: Start) -> None:
     assert arms["full"] == arms["local"]  # only who edits differs between them
 
 
+def test_with_the_bank_half_of_the_first_prompts_have_chains(start: Start) -> None:
+    bench = start(arm="local", scan=True, bank_prior=True, iterations=2, imagine=True)
+    bench.run()
+    first = bench.brought[0]["designs"]
+    assert [one.candidate.operator for one in first] == ["scan"] * 3 + ["chain"] * 3
+    for one in first[3:]:
+        assert one.candidate.parents == (bench.search.default.id,)
+        assert one.candidate.module in ("", *one.sources)
+        assert (one.candidate.id, 0) in bench.search.ladder.standings
+
+
 def test_the_second_iteration_puts_the_best_of_the_scan_together(start: Start) -> None:
     bench = start(arm="local", scan=True, bank_prior=False, iterations=2)
     bench.run()
@@ -780,7 +791,8 @@ def test_without_a_default_there_is_no_search(start: Start) -> None:
 
 @pytest.mark.parametrize("scan", [False, True])
 def test_a_model_that_writes_nothing_usable_ends_the_search(start: Start, scan: bool) -> None:
-    bench = start(Script(lambda *_: "I would rather not."), iterations=9, scan=scan)
+    answers = Script(lambda *_: "I would rather not.")
+    bench = start(answers, iterations=9, scan=scan, bank_prior=False)
     reason = bench.run()
     asked = next(
         i for i, one in enumerate(bench.brought, 1) if any(d.proposal for d in one["designs"])

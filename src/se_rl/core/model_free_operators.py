@@ -1,4 +1,4 @@
-"""Operators that ask no model: a swap, edits drawn at random, the scan, pairs, random designs."""
+"""Operators that ask no model: a swap, drawn edits, the scan, chains, pairs, random designs."""
 
 from __future__ import annotations
 
@@ -62,6 +62,15 @@ def draw_edits(
 def scan(plan: Plan, source: str, *, place: int) -> Proposed:
     """The default with one choice of a module made otherwise."""
     return _with_module(plan, source, place=place, operator="scan")
+
+
+def chained(default: Candidate, sources: Mapping[str, str], *, place: int) -> Proposed:
+    """The default with a chain of edits, in one module or in several."""
+    modules = list(sources)
+    named = modules[0] if len(modules) == 1 else ""
+    candidate = new_design(sources, "chain", (default.id,), named, 1, place=place)
+    choice: StepChoice = {"module": modules[0], "operator": "chain", "model": "none"}
+    return Proposed(candidate, sources, choice)
 
 
 def combine(

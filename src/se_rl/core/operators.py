@@ -6,6 +6,7 @@ rewrite    a different idea, the parent's module is shown as tried: a fresh star
 repair     a failed module with the reason, mended
 crossover  another design's module, swapped in: no model is asked
 scan       the default with one choice made otherwise: what the first iteration tries
+chain      the default with several choices made otherwise, by what the design bank expects
 combine    the choices of two promising designs together: what each later iteration begins with
 random     a whole design drawn from the grammar: a control that asks no model either
 migrant    the leader of another search on the same archive, taken over as it is

@@ -10,10 +10,16 @@ import numpy as np
 from se_rl.core.bandit import AdditiveBandit, StepChoice
 from se_rl.core.designers import ADAPTED, GIVEN, UNTOUCHED, Designers
 from se_rl.core.known_designs import KnownDesigns
-from se_rl.core.model_free_operators import combine, draw_edits, drawn, scan, swap
+from se_rl.core.model_free_operators import chained, combine, draw_edits, drawn, scan, swap
 from se_rl.core.operators import OPERATORS, Plan, Proposed, ask
 from se_rl.core.parents import ParetoParents
-from se_rl.core.scan import SingleEdit, planned_scan, uses_bank
+from se_rl.core.scan import (
+    SingleEdit,
+    chained_prompts,
+    planned_chains,
+    planned_scan,
+    uses_bank,
+)
 from se_rl.llm.editing import CHANGES, TriedEdit, shown_edits
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.prompts import module_text
@@ -175,7 +181,10 @@ class Proposer:
         return derivation(source, module) is not None
 
     def _scanned(self, group: int, *, n: int, rng: np.random.Generator) -> list[Proposed]:
-        """The next of the designed experiment: the default with one choice made otherwise."""
+        """The next of the designed experiment: one choice made otherwise, or a chain of them."""
+        if group >= self.config.parents - chained_prompts(self.config):
+            chains = planned_chains(self.config, n, rng)
+            return [chained(self.default, one, place=i) for i, one in enumerate(chains)]
         if group == 0:
             self._scan = planned_scan(self.config, rng)
         first = group * self.config.siblings

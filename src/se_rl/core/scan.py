@@ -1,8 +1,9 @@
 """The first iteration's designed experiment: the default with one choice made otherwise.
 
-With the design bank those come first that its surrogate expects most of after a long training;
-without it they are drawn, module by module. What the bank knows comes from published trainings on
-synthetic days, and from none of the run's own.
+With the design bank those come first that its surrogate expects most of after a long training, and
+half of the prompts begin where the bank's own experiments lead to: at chains of such edits. Without
+it edits are drawn, module by module. What the bank knows comes from published trainings on synthetic
+days, and from none of the run's own.
 """
 
 from __future__ import annotations
@@ -17,9 +18,15 @@ from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.prospects import BankForesight, Foresight, nothing_known
 
-ORDERED_BY_BANK = "scan ordered by the design bank"
+ORDERED_BY_BANK = "scan and chains of edits planned by the design bank"
 MOST_OF_ONE = 0.5
 """The share of a batch, at most, that one module has where the bank chooses."""
+CHAIN = 5
+"""Edits of a chain; longer ones were expected to gain more, and did not in trainings."""
+OFFERED = 0.5
+"""The share of all single edits, drawn anew, out of which each edit of a chain is the best."""
+CHAIN_TRIES = 10
+"""Draws for each new chain before no other is looked for."""
 
 
 class SingleEdit(NamedTuple):
@@ -37,10 +44,50 @@ def planned_scan(config: RunConfig, rng: np.random.Generator) -> list[SingleEdit
         order = rng.permutation(len(found))
         edits[module] = [SingleEdit(module, found[int(place)]) for place in order]
     turns = _in_turn(list(edits.values()))
-    most = config.parents * config.siblings
+    most = (config.parents - chained_prompts(config)) * config.siblings
     if not uses_bank(config):
         return turns[:most]
     return _spread(_by_expectation(turns, config.weights), most)
+
+
+def chained_prompts(config: RunConfig) -> int:
+    """How many prompts of the first iteration begin with chains of edits, the last ones."""
+    return config.parents // 2 if uses_bank(config) else 0
+
+
+def planned_chains(config: RunConfig, n: int, rng: np.random.Generator) -> list[dict[str, str]]:
+    """Up to n designs that the bank expects much of, by their sources, each a chain of edits."""
+    made: list[dict[str, str]] = []
+    for _ in range(n * CHAIN_TRIES):
+        chain: dict[str, str] = {}
+        for _ in range(CHAIN):
+            chain = _best_step(chain, config, rng)
+        if chain and chain not in made:
+            made.append(chain)
+        if len(made) == n:
+            break
+    return made
+
+
+def _best_step(
+    design: Mapping[str, str], config: RunConfig, rng: np.random.Generator
+) -> dict[str, str]:
+    """The design with the edit that is expected to gain most, of those on offer."""
+    from se_rl.modules.design_bank.surrogate import LAST, SEARCH, bank_surrogate, bank_words
+
+    steps: list[dict[str, str]] = []
+    for module in config.modules:
+        source = design.get(module) or KINDS[module].default_source
+        for edited in single_edits(source, module, rng):
+            if rng.random() < OFFERED:
+                steps.append({**design, module: edited})
+    if not steps:
+        return dict(design)
+    words = [bank_words(step) for step in steps]
+    # few trainings of the bank were long; what many shorter ones tell steadies what those do
+    levels = (bank_surrogate().predict(words, level=level) for level in (SEARCH, LAST))
+    expected = sum(found.score(config.weights) for found in levels)
+    return steps[int(np.argmax(expected))]
 
 
 def uses_bank(config: RunConfig) -> bool:

@@ -251,6 +251,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "iterations": 4,
         "parents": 2,
         "siblings": 4,
+        "finalists": 4,
         "work": 3.6,
         "seeds": (1, 2, 5),
         "episodes": (1000, 1000, 2000),
