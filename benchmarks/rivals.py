@@ -34,7 +34,8 @@ from se_rl.environments.static_core import ratios_from_weights
 from se_rl.environments.task import Orders
 from se_rl.environments.worlds import NamedWorlds
 from se_rl.market.family import FAMILY
-from se_rl.rl.policy import MAX_OFFSET_TICKS, Neutral
+from se_rl.rl.action_maps import MAX_OFFSET_TICKS
+from se_rl.rl.policy import Neutral
 from se_rl.scoring.execution import Actor, ConstantSchedule, execute
 from se_rl.scoring.statistics import day_means
 from se_rl_benchmarks.ceiling_cells import TEST_BOOKS, Cell, entries

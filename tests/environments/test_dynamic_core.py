@@ -418,7 +418,7 @@ def test_a_twin_takes_its_symbols_spread_and_depth() -> None:
         )
         core, pairs = DynamicCore(quoted), order_pairs(quoted, 30)
         core.reset(pairs, seeds=np.arange(len(pairs)))
-        bars = core.run_without_orders()
+        bars = core.books.run_without_orders()
         spread = ((bars["ask"] - bars["bid"]) * core.script.tick * 1e4)[10:]
         found[spread_bps] = (
             float(np.median(spread)),

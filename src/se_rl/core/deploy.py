@@ -173,6 +173,12 @@ def load_policy(
             f"{saved.path} does not say what it was trained on, so bars cannot be scaled for it; "
             "load the policy of a run that this version of se-rl made"
         )
+    if saved.interface.inputs:
+        saved.close()
+        raise ConfigError(
+            f"{saved.path} asks to see {', '.join(saved.interface.inputs)}, which bars do not tell; "
+            "load a policy of a design without `inputs`"
+        )
     known: tuple[WorldName, ...] = ("static", "dynamic")
     if trained in known and world not in (None, trained):
         saved.close()

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from se_rl.baselines.registry import modules_of
 from se_rl.config import ConfigError
+from se_rl.modules.agent_interface import AgentInterface
 from se_rl.modules.defaults import Modules
 from se_rl.records.plain import from_plain
 from se_rl.rl.policy import Neutral
 from se_rl.rl.policy_file import policy_facts, read_policy, read_weights
+from se_rl.rl.policy_header import interface_from
 from se_rl.rl.policy_origin import PolicyOrigin
 from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
 from se_rl.scoring.execution import Actor
@@ -63,6 +65,11 @@ class SavedPolicy:
         return None if told is None else from_plain(PolicyOrigin, told)
 
     @property
+    def interface(self) -> AgentInterface:
+        """What it asks to see beside the usual observation, and what its outputs mean."""
+        return interface_from(self.facts)
+
+    @property
     def isolation(self) -> str:
         """The levels of the lock that have held the policy."""
         return ", ".join(sorted(self._levels))
@@ -85,6 +92,7 @@ class SavedPolicy:
             shape=self.facts["shape"],
             action_map=self.facts["action_map"],
             weights=weights,
+            interface=self.interface,
         )
         neutral = Neutral(**self.facts["neutral"].get(world, {}))
         actor = self._sandbox.actor(

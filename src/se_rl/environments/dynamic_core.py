@@ -22,6 +22,7 @@ from se_rl.data.features import (
 )
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.engine import run_to_end
+from se_rl.environments.further_inputs import FurtherInputs
 from se_rl.environments.market_view import MarketView
 from se_rl.environments.metrics import BPS
 from se_rl.environments.scripted_markets import ScriptedMarkets, default_kind
@@ -57,6 +58,7 @@ class DynamicCore:
     where nothing was filled), `passive_share` and `forced_share` of the whole order; `half_spread`
     and `volatility` (shares of the price) and `imbalance` as known when the step was decided; with
     shadow `no_order_mid` and `own_impact` (bps, positive is against the order), else None.
+    `inputs` names what is observed beside the usual, from the next reset on.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class DynamicCore:
         )
         self.twin = self.books.twin
         self.agents = agents
+        self.inputs: tuple[str, ...] = ()
         self._fee = fee_bps / BPS
         self._rng = np.random.default_rng(seed)
 
@@ -106,7 +109,8 @@ class DynamicCore:
         self.arrival = self.books.per_order(self.price(self.books.mid_ticks))
         self.mid_after = self.arrival
         self._view = MarketView(self.books, horizon=orders.horizon)
-        self.observation = np.zeros((n, len(OBSERVATION_FIELDS)), np.float32)
+        self._further = FurtherInputs(self, self.inputs)
+        self.observation = np.zeros((n, len(OBSERVATION_FIELDS) + self._further.size), np.float32)
         write_order_fields(orders, self.observation)
         self._observe()
         return self.observation
@@ -145,8 +149,7 @@ class DynamicCore:
 
     def touch(self) -> Array:
         """The own-side best price known now: ask for a sell, bid for a buy, else the mid."""
-        bid = self.books.per_order(self._view.bid)
-        ask = self.books.per_order(self._view.ask)
+        bid, ask = map(self.books.per_order, (self._view.bid, self._view.ask))
         return np.where(self._own_side == SELL, ask, bid)
 
     def worst_price(self) -> Array:
@@ -208,10 +211,6 @@ class DynamicCore:
         self.reset(orders, seeds=seeds)
         return run_to_end(self, ratios)
 
-    def run_without_orders(self) -> dict[str, Int]:
-        """The whole window from a fresh reset with nobody executing: bars [step, market]."""
-        return self.books.run_without_orders(self.orders.horizon)
-
     def _round_to_lots(self, ratio: Array) -> Int:
         """Whole lots to trade; what rounding adds or leaves is carried over to the next step."""
         if not np.all(np.isfinite(ratio)):
@@ -245,7 +244,6 @@ class DynamicCore:
     def _note_bar(self, bars: dict[str, Array]) -> None:
         """Mids and volume of the bar that has closed; mids are recorded in half ticks."""
         ours = slice(0, self.books.count)
-        shadows = slice(self.books.count, None)
         volume = bars["volume"][ours]
         average = (bars["open"] + bars["high"] + bars["low"] + bars["close"])[ours] / 8.0
         self._window += (average, volume, bars["cash"][ours])
@@ -256,10 +254,13 @@ class DynamicCore:
             log_low=np.log(self.price(bars["low"][ours] / 2.0)),
             relative_volume=volume / self.books.usual.volume_lots,
         )
+        self._further.add(bars)
         self.mid_average = self.books.per_order(self.price(average))
         self.mid_after = self.books.per_order(close)
         if self.books.shadow:
-            self.no_order_mid = self.books.per_order(self.price(bars["close"][shadows] / 2.0))
+            self.no_order_mid = self.books.per_order(
+                self.price(bars["close"][self.books.count :] / 2.0)
+            )
             self.own_impact = -self.orders.side * (self.mid_after / self.no_order_mid - 1.0) * BPS
 
     def _book(self, own: Int, forced: Int) -> None:
@@ -295,6 +296,7 @@ class DynamicCore:
         seen[:, PUBLIC_PLACES] = np.where(self.orders.side[:, None] > 0, public, turned)
         seen[:, OBSERVATION_PLACE["time_left"]] = 1.0 - self.step_index / self.orders.horizon
         seen[:, OBSERVATION_PLACE["inventory_left"]] = self.remaining_lots / self._lots
+        self._further.write(seen[:, len(OBSERVATION_FIELDS) :])
 
     def _in_shares(self, lots: Int) -> Array:
         return self.orders.quantity * (lots / self._lots)

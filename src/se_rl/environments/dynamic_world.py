@@ -20,6 +20,7 @@ from se_rl.data.given import GivenBars, as_market_data
 from se_rl.data.market_data import DataError
 from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.episode_bank import BankPlan, Baseline, EpisodeBank
+from se_rl.environments.episode_baseline import simulate_baseline
 from se_rl.environments.metrics import BPS
 from se_rl.environments.scripted_markets import default_kind
 from se_rl.environments.task import (
@@ -41,7 +42,7 @@ from se_rl.environments.worlds import (
     write_fields,
 )
 from se_rl.market.family import MarketKind
-from se_rl.market.profile import FIXED
+from se_rl.modules.agent_interface import further_width
 
 __all__ = ["Baseline", "DynamicWorld", "EpisodeBank"]
 
@@ -70,6 +71,7 @@ class DynamicWorld:
 
     name = "dynamic"
     observation_size = len(OBSERVATION_FIELDS)
+    further: tuple[str, ...] = ()
     field_names = FIELD_NAMES
 
     def __init__(
@@ -139,6 +141,13 @@ class DynamicWorld:
         other.entries = entries
         return other
 
+    def showing(self, inputs: tuple[str, ...]) -> DynamicWorld:
+        """The same world whose observations end with these further inputs."""
+        other = self.over(self.entries)
+        other.further = other.core.inputs = inputs
+        other.observation_size = len(OBSERVATION_FIELDS) + further_width(inputs)
+        return other
+
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
         """Entries of the bank, none twice while there are enough, with both sides of each."""
         books = check_pairs(n, self.agents) // self.agents
@@ -191,7 +200,7 @@ class DynamicWorld:
         """The baseline of these books, from the bank where they are in it."""
         found = self.bank.find(episodes) if self.shadow_from_bank else None
         if found is None:
-            return self._simulate(episodes, episodes)
+            return simulate_baseline(self.core, episodes, episodes)
         entry, half = found
         new = np.unique(entry[~self.bank["known"][entry]])
         for first in range(0, len(new), BLOCK):
@@ -199,48 +208,8 @@ class DynamicWorld:
             both = self.bank.episodes(block, horizon=self.horizon)
             half_orders = both.orders.take(np.arange(len(both) // 2))
             once = Episodes(half_orders, both.book_seeds[: len(block)])
-            self.bank.store(block, self._simulate(both, once))
+            self.bank.store(block, simulate_baseline(self.core, both, once))
         return self.bank.baseline(entry, half)
-
-    def _simulate(self, traded: Episodes, idle: Episodes) -> Baseline:
-        """TWAP in the books of `traded`, nobody in those of `idle`.
-
-        These are the same books, or their first half for both.
-        """
-        core = self.core
-        steps = self.horizon
-        mid, news, idle_broken = self._simulate_idle(idle)
-        core.reset(traded.orders, seeds=traded.seeds)
-        fill = np.empty((len(traded), steps), np.float32)
-        left = np.empty((len(traded), steps), np.float32)
-        for step in range(steps):
-            core.step(np.full(len(traded), 1.0 / (steps - step)))
-            fill[:, step] = core.fill_price / core.arrival - 1.0
-            left[:, step] = core.remaining / core.orders.quantity
-        copies = len(traded) // len(idle)
-        void = core.broken | np.tile(np.repeat(idle_broken, self.agents), copies)
-        order_mid = np.tile(np.repeat(mid[:, 1:], self.agents, axis=0), (copies, 1))
-        fill[void] = order_mid[void]
-        left[void] = 1.0 - np.arange(1, steps + 1) / steps
-        return Baseline(mid, news, fill, left, void)
-
-    def _simulate_idle(self, idle: Episodes) -> tuple[Fields, Fields, Bool]:
-        """Mids and news [book, step + 1] with nobody executing, as moves from the arrival price.
-
-        And the books that broke.
-        """
-        core = self.core
-        core.reset(idle.orders, seeds=idle.seeds)
-        arrival = core.arrival[:: self.agents]
-        news_before = core.books.news_ticks
-        bars = core.run_without_orders()
-        moves = core.price(bars["close"] / 2.0) / arrival - 1.0
-        tick = core.script.reference * core.script.tick / arrival
-        news = (bars["news"] / FIXED - news_before) * tick
-        start = np.zeros((1, len(arrival)))
-        mid_path = np.concatenate([start, moves]).T.astype(np.float32)
-        news_path = np.concatenate([start, news]).T.astype(np.float32)
-        return mid_path, news_path, core.markets.broken.copy()
 
     def _fields(self, step: int) -> dict[str, Array]:
         """The reward's fields of the step just done.

@@ -17,7 +17,9 @@ from se_rl.environments.worlds import (
     Observation,
     World,
     check_pairs,
+    further_of,
     new_fields,
+    showing,
 )
 
 SHAPE = ("horizon", "agents", "observation_size", "field_names")
@@ -43,6 +45,7 @@ class MixedWorld:
         self.agents = first.agents
         self.observation_size = first.observation_size
         self.field_names = first.field_names
+        self.further = further_of(first)
         self.takes_price = any(world.takes_price for world in worlds)
 
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
@@ -79,6 +82,10 @@ class MixedWorld:
             self._observation[part] = world.step(ratio[part], away, own)
             fields[:, part] = own
         return self._observation
+
+    def showing(self, inputs: tuple[str, ...]) -> MixedWorld:
+        """The same worlds with these further inputs."""
+        return MixedWorld([showing(world, inputs) for world in self.worlds])
 
     @property
     def broken(self) -> Bool:

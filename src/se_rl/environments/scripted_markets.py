@@ -156,9 +156,9 @@ class ScriptedMarkets:
         ours, shadows = self.price(close[: self.count]), self.price(close[-self.count :])
         return float(ours[0]), float(shadows[0])
 
-    def run_without_orders(self, steps: int) -> dict[str, Int]:
+    def run_without_orders(self) -> dict[str, Int]:
         """The window from a fresh start with nobody executing: bars [step, market] by name."""
-        return self.markets.run(steps, drift=self._drift, events=self._events)[0]
+        return self.markets.run(len(self._drift), drift=self._drift, events=self._events)[0]
 
     def _own(self, answers: Int) -> Int:
         """[order, answer] of the answers [bar, market, agent, answer] of one bar."""

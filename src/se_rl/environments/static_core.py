@@ -68,8 +68,8 @@ class StaticCore:
             observations = np.zeros((rows, bars + 1, 0), np.float32)
         self._table = observations
 
-    def reset(self, orders: Orders) -> Observation:
-        """Start these orders; the first observation, an array that later steps reuse."""
+    def reset(self, orders: Orders, *, further: int = 0) -> Observation:
+        """Start these; the first observation, `further` zeros at its end, which later steps reuse."""
         n = len(orders)
         self.orders = orders
         self.step_index = 0
@@ -81,7 +81,7 @@ class StaticCore:
         self._gross, self._paid = np.zeros(n), np.zeros(n)
         self._no_limit = np.full(n, np.nan)
         self._bar = orders.start.copy()
-        self.observation = np.zeros((n, len(OBSERVATION_FIELDS)), np.float32)
+        self.observation = np.zeros((n, len(OBSERVATION_FIELDS) + further), np.float32)
         write_order_fields(orders, self.observation)
         self._observe()
         return self.observation

@@ -41,6 +41,7 @@ from se_rl.environments.worlds import (
     session_rows,
     window_starts,
 )
+from se_rl.modules.agent_interface import further_width
 
 
 class StaticWorld:
@@ -57,6 +58,7 @@ class StaticWorld:
     agents = 1
     observation_size = len(OBSERVATION_FIELDS)
     field_names = FIELD_NAMES
+    further: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -113,6 +115,13 @@ class StaticWorld:
             other.rows = session_rows(self.data, dates)
         return other
 
+    def showing(self, inputs: tuple[str, ...]) -> StaticWorld:
+        """The same world whose observations end with these further inputs: zeros, without a book."""
+        other = self.over()
+        other.further = inputs
+        other.observation_size = len(OBSERVATION_FIELDS) + further_width(inputs)
+        return other
+
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
         """Random windows and sizes, each sold and bought."""
         half = check_pairs(n)
@@ -130,7 +139,7 @@ class StaticWorld:
         orders = episodes.of_horizon(self.horizon)
         if self._twap is not None:
             self._twap.reset(orders)
-        return self.core.reset(orders)
+        return self.core.reset(orders, further=further_width(self.further))
 
     def step(self, ratio: Array, offset: Array | None, fields: Fields) -> Observation:
         """One bar; offsets are ticks from the own touch, where the fill model takes limits."""

@@ -214,7 +214,7 @@ def twin_error(core: DynamicCore, orders: Orders, *, seeds: Int | None = None) -
     if core.twin is None:
         raise ValueError("a free market has no session to be compared with; give the core data")
     core.reset(orders, seeds=seeds)
-    bars = core.run_without_orders()
+    bars = core.books.run_without_orders()
     whole = ~core.markets.broken[: len(orders)]
     closes = orders.gather(core.twin.data.close).T
     mids = core.price(bars["close"][:, : len(orders)] / 2.0)

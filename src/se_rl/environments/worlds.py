@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -105,6 +105,34 @@ class World(Protocol):
     def benchmarks(self) -> WindowBenchmarks:
         """The prices that the batch is held against."""
         ...
+
+
+@runtime_checkable
+class Showing(Protocol):
+    """A world that can show further inputs (`modules.agent_interface`)."""
+
+    further: tuple[str, ...]
+
+    def showing(self, inputs: tuple[str, ...]) -> World:
+        """The same world whose observations end with these."""
+        ...
+
+
+def showing(world: World, inputs: tuple[str, ...]) -> World:
+    """The world with these further inputs and no others, to be played beside it."""
+    if inputs == further_of(world):
+        return world
+    if not isinstance(world, Showing):
+        raise ValueError(
+            f"the {world.name} world has no inputs {', '.join(inputs)} to show; "
+            "play a policy that asks for none"
+        )
+    return world.showing(inputs)
+
+
+def further_of(world: World) -> tuple[str, ...]:
+    """The further inputs that a world shows."""
+    return world.further if isinstance(world, Showing) else ()
 
 
 NamedWorlds = Mapping[str, World | tuple[World, ...]]

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from se_rl.bounded_reading import shown
 from se_rl.records.schema import ArchiveError
+from se_rl.rl.policy_header import interface_facts, interface_from
 from se_rl.rl.sandboxed_training import TrainedDesign
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -60,7 +61,12 @@ def _check_array(stream: IO[bytes], member: zipfile.ZipInfo) -> None:
 
 def training_bytes(trained: TrainedDesign) -> bytes:
     """Weights and shape of a trained policy; its sources stand beside it in the archive."""
-    about = {"shape": trained.shape, "action_map": trained.action_map, "work": trained.work}
+    about = {
+        "shape": trained.shape,
+        "action_map": trained.action_map,
+        "work": trained.work,
+        **interface_facts(trained.interface),
+    }
     text = np.frombuffer(json.dumps(about, sort_keys=True).encode(), np.uint8)
     return array_bytes({"about": text, **(trained.weights or {})})
 
@@ -79,4 +85,5 @@ def training_from_bytes(content: bytes, sources: Mapping[str, str]) -> TrainedDe
         shape=about["shape"],
         action_map=about["action_map"],
         weights=weights,
+        interface=interface_from(about),
     )

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from se_rl.market.profile import MarketProfile
+from se_rl.modules.agent_interface import USUAL_ACTIONS, AgentInterface
 from se_rl.modules.contracts import NETWORK_CONSTANTS
 
 Reward = Callable[[Any], Tensor]
@@ -127,7 +128,7 @@ class Modules:
     """The live parts of one design, as the trainer uses them.
 
     `imagine` None trains on real paths alone; `actions` names what outputs mean, out of
-    `rl.action_maps`.
+    `rl.action_maps`, where the network does not say so itself.
     """
 
     reward: Reward = reward
@@ -135,7 +136,14 @@ class Modules:
     communication: CommunicationFactory = Communication
     profile: MarketProfile = field(default_factory=MarketProfile)
     imagine: Imagine | None = None
-    actions: str = "ratio"
+    actions: str = USUAL_ACTIONS
+
+    @property
+    def interface(self) -> AgentInterface:
+        """What the network sees beside the usual observation, and what its outputs mean."""
+        network = self.network
+        inputs = tuple(getattr(network, "inputs", ()))
+        return AgentInterface(inputs, getattr(network, "actions", self.actions))
 
     def constant(self, name: str) -> float:
         """A learning constant: what the network sets, clipped to its range, or the default."""

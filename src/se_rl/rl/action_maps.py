@@ -1,18 +1,104 @@
 """What a policy's outputs may mean, by name: a design asks for one of `ACTION_MAPS`.
 
-The usual one, `policy.ActionMap`, moves a ratio and, where the world takes one, a price.
+The usual one, `ActionMap`, moves a ratio and, where the world takes one, a price.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from se_rl.modules.agent_interface import USUAL_ACTIONS
 from se_rl.modules.defaults import Modules
-from se_rl.rl.policy import ActionMap, Neutral
+
+MAX_OFFSET_TICKS = 20.0
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """The schedule that an output of 0 means.
+
+    A multiple of the TWAP slice of what is left, and the limit's offset in ticks.
+    """
+
+    multiple: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True)
+class ActionMap:
+    """Policy outputs -> actions.
+
+    An output of 0 is the neutral schedule, whatever the network: a collapse is harmless. The first
+    output moves the ratio in log-odds, so that every ratio in (0, 1) can be reached and small ones
+    finely; the second moves the limit's distance from the touch, by `price_scale` ticks a unit.
+    Outputs of a map that `chooses` are the scores of single actions, of which one is taken.
+    """
+
+    zero: float = 1.0
+    scale: float = 1.0
+    price_scale: float = 2.0
+    chooses: ClassVar[bool] = False
+
+    def outputs(self, takes_price: bool) -> int:
+        """Numbers that a policy must give."""
+        return 2 if takes_price else 1
+
+    def actions(self, taken: Tensor, *, steps_left: int, neutral: Neutral) -> tuple[Tensor, Tensor]:
+        """What a world takes, ratios and offsets in ticks [n], for what was drawn [number, n]."""
+        price = taken[1] if len(taken) > 1 else torch.zeros_like(taken[0])
+        ratio = self.ratio(taken[0], steps_left=steps_left, neutral=neutral)
+        return ratio, self.offset(price, neutral=neutral)
+
+    def ratio(self, output: Tensor, *, steps_left: int, neutral: Neutral) -> Tensor:
+        """Share of the remaining inventory; the last step always trades all of it."""
+        neutral_ratio = neutral.multiple * self.zero / steps_left
+        if steps_left <= 1 or neutral_ratio >= 1.0:
+            return torch.ones_like(output)
+        # log-odds of the ratio = scale * output + log-odds of the neutral ratio
+        log_odds = math.log(neutral_ratio / (1.0 - neutral_ratio))
+        return torch.sigmoid(output * self.scale + log_odds)
+
+    def offset(self, output: Tensor, *, neutral: Neutral) -> Tensor:
+        """The limit's distance from the own-side touch in ticks, positive on the passive side."""
+        ticks = neutral.offset + self.price_scale * output
+        return ticks.clamp(-MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
+
+
+@dataclass(frozen=True)
+class RatioActions(ActionMap):
+    """The ratio alone, at the neutral price."""
+
+    def outputs(self, takes_price: bool) -> int:
+        """One number, wherever it is."""
+        return 1
+
+
+@dataclass(frozen=True)
+class SliceActions(ActionMap):
+    """One multiple of the neutral slice out of few, at the neutral price.
+
+    Each output is the score of one; the neutral one comes first, which equal scores choose.
+    """
+
+    multiples: ClassVar[tuple[float, ...]] = (1.0, 0.0, 0.5, 2.0, 4.0)
+    chooses: ClassVar[bool] = True
+
+    def outputs(self, takes_price: bool) -> int:
+        """A score for each multiple."""
+        return len(self.multiples)
+
+    def actions(self, taken: Tensor, *, steps_left: int, neutral: Neutral) -> tuple[Tensor, Tensor]:
+        """The chosen slices; the last step always trades all that is left."""
+        multiple = torch.tensor(self.multiples, device=taken.device)[taken[0].long()]
+        ratio = multiple * (neutral.multiple * self.zero / steps_left)
+        if steps_left <= 1:
+            ratio = torch.ones_like(ratio)
+        return ratio.clamp(max=1.0), self.offset(torch.zeros_like(ratio), neutral=neutral)
 
 
 @dataclass(frozen=True)
@@ -52,16 +138,24 @@ class SimplexActions(ActionMap):
 
 
 ACTION_MAPS: dict[str, type[ActionMap]] = {
-    "ratio": ActionMap,
+    USUAL_ACTIONS: ActionMap,
+    "ratio": RatioActions,
+    "slices": SliceActions,
     "grid": GridActions,
     "simplex": SimplexActions,
 }
+"""By name; the last two are for markets that others built, where a ratio is no share of the rest."""
+
+
+def action_kind(modules: Modules) -> type[ActionMap]:
+    """The kind of map that a design asks for."""
+    name = modules.interface.actions
+    if name not in ACTION_MAPS:
+        raise ValueError(f"actions are {name!r}; choose from {', '.join(ACTION_MAPS)}")
+    return ACTION_MAPS[name]
 
 
 def action_map_of(modules: Modules) -> ActionMap:
     """The map that a design asks for, with the design's own zero and scale."""
-    if modules.actions not in ACTION_MAPS:
-        known = ", ".join(ACTION_MAPS)
-        raise ValueError(f"actions are {modules.actions!r}; choose from {known}")
-    kind = ACTION_MAPS[modules.actions]
+    kind = action_kind(modules)
     return kind(zero=modules.constant("action_zero"), scale=modules.constant("action_scale"))

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from se_rl.data.features import OBSERVATION_FIELDS
+from se_rl.modules.agent_interface import AgentInterface, further_width
 from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
+from se_rl.rl.action_maps import ACTION_MAPS
 from se_rl.rl.learner import TrainConfig
 from se_rl.rl.training_worlds import TrainingWorldsConfig
 from se_rl.rl.work import PASS, batch_overhead, work_of_step
@@ -25,7 +27,7 @@ three times as long as acting on it.
 class ExpectedAnswer:
     """What the parent knows of an answer before the training begins.
 
-    `shape` are the sizes of the policy, `steps` the order steps of one update in each world (the
+    `shape` are the sizes of a usual policy, `steps` the order steps of one update in each world (the
     fewest and the most, by lengths of orders and sizes of batches), `longest` the steps of the longest
     order, `budget` the work to spend.
     """
@@ -63,6 +65,12 @@ class ExpectedAnswer:
         }
         longest = max(map(max, horizons.values()))
         return cls(shape, steps, longest, config.budget)
+
+    def shape_of(self, interface: AgentInterface) -> Mapping[str, int]:
+        """The sizes of a policy that asks for this; `shape` is that of one that asks for nothing."""
+        seen = self.shape["observation_size"] + further_width(interface.inputs)
+        outputs = ACTION_MAPS[interface.actions]().outputs(self.shape["actions"] > 1)
+        return {**self.shape, "observation_size": seen, "actions": outputs}
 
     @property
     def phases(self) -> dict[str, tuple[str, ...]]:

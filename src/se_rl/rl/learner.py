@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from se_rl.config import option, settings
-from se_rl.environments.worlds import World, several
+from se_rl.environments.worlds import World, further_of, several
 from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Reward
 from se_rl.rl.action_maps import action_map_of
@@ -132,19 +132,22 @@ def _fresh_policy(
     modules: Modules, worlds: Mapping[str, tuple[World, ...]], *, message_size: int
 ) -> Policy:
     """The design's policy with random weights, of the size that the worlds need."""
-    action_map = action_map_of(modules)
     first = next(iter(worlds.values()))[0]
+    asked = modules.interface.inputs
+    if asked != further_of(first):
+        raise ValueError(
+            f"the network asks for inputs {list(asked)}, the {first.name} world shows "
+            f"{list(further_of(first))}; train in worlds that are `showing` them"
+        )
     takes_price = any(group[0].takes_price for group in worlds.values())
-    policy = Policy(
+    return Policy(
         modules,
         observation_size=first.observation_size,
-        actions=action_map.outputs(takes_price),
+        actions=action_map_of(modules).outputs(takes_price),
         agents=most_agents(worlds),
         message_size=message_size,
         worlds=len(worlds),
     )
-    policy.chooses = action_map.chooses
-    return policy
 
 
 def _constant(modules: Modules, name: str, setting: float | None) -> float:

@@ -20,7 +20,8 @@ from se_rl.data.features import FeatureScales
 from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_design
-from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
+from se_rl.rl.action_maps import ACTION_MAPS
+from se_rl.rl.policy import Neutral, Policy, PolicyRunner
 from se_rl.rl.trainer import TrainConfig, train
 from se_rl.rl.training_worlds import (
     TrainingWorldsConfig,
@@ -59,7 +60,7 @@ def make_actor(payload: Message) -> Actor:
     torch.set_num_threads(1)
     policy = Policy(load_design(payload["sources"]), **payload["shape"])
     set_weights(policy, payload)
-    action_map = ActionMap(**payload["action_map"])
+    action_map = ACTION_MAPS[payload["actions"]](**payload["action_map"])
     neutral = Neutral(**payload["neutral"])
     runner = PolicyRunner(policy, action_map, neutral=neutral, world=payload["world"])
     return _ServedPolicy(runner, int(payload["horizon"]))
@@ -141,6 +142,8 @@ def _train(
         "work": trained.work,
         "shape": trained.policy.shape,
         "action_map": asdict(trained.action_map),
+        "inputs": list(trained.policy.interface.inputs),
+        "actions": trained.policy.interface.actions,
         "curve": [row.as_dict() for row in trained.curve],
     }
     for name, value in trained.policy.state_dict().items():

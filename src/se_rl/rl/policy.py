@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,61 +12,10 @@ from torch.nn import functional
 
 from se_rl.modules.defaults import Modules
 from se_rl.modules.dropout import without_dropout
+from se_rl.rl.action_maps import ActionMap, Neutral, action_kind
 
-MAX_OFFSET_TICKS = 20.0
 WORLD_NAMES = ("static", "dynamic")
 """The worlds that a policy may have heads of its own for, in the order of these heads."""
-
-
-@dataclass(frozen=True)
-class Neutral:
-    """The schedule that an output of 0 means.
-
-    A multiple of the TWAP slice of what is left, and the limit's offset in ticks.
-    """
-
-    multiple: float = 1.0
-    offset: float = 0.0
-
-
-@dataclass(frozen=True)
-class ActionMap:
-    """Policy outputs -> actions.
-
-    An output of 0 is the neutral schedule, whatever the network: a collapse is harmless. The first
-    output moves the ratio in log-odds, so that every ratio in (0, 1) can be reached and small ones
-    finely; the second moves the limit's distance from the touch, by `price_scale` ticks a unit.
-    Outputs of a map that `chooses` are the scores of single actions, of which one is taken.
-    """
-
-    zero: float = 1.0
-    scale: float = 1.0
-    price_scale: float = 2.0
-    chooses: ClassVar[bool] = False
-
-    def outputs(self, takes_price: bool) -> int:
-        """Numbers that a policy must give."""
-        return 2 if takes_price else 1
-
-    def actions(self, taken: Tensor, *, steps_left: int, neutral: Neutral) -> tuple[Tensor, Tensor]:
-        """What a world takes, ratios and offsets in ticks [n], for what was drawn [number, n]."""
-        price = taken[1] if len(taken) > 1 else torch.zeros_like(taken[0])
-        ratio = self.ratio(taken[0], steps_left=steps_left, neutral=neutral)
-        return ratio, self.offset(price, neutral=neutral)
-
-    def ratio(self, output: Tensor, *, steps_left: int, neutral: Neutral) -> Tensor:
-        """Share of the remaining inventory; the last step always trades all of it."""
-        neutral_ratio = neutral.multiple * self.zero / steps_left
-        if steps_left <= 1 or neutral_ratio >= 1.0:
-            return torch.ones_like(output)
-        # log-odds of the ratio = scale * output + log-odds of the neutral ratio
-        log_odds = math.log(neutral_ratio / (1.0 - neutral_ratio))
-        return torch.sigmoid(output * self.scale + log_odds)
-
-    def offset(self, output: Tensor, *, neutral: Neutral) -> Tensor:
-        """The limit's distance from the own-side touch in ticks, positive on the passive side."""
-        ticks = neutral.offset + self.price_scale * output
-        return ticks.clamp(-MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
 
 
 class Policy(nn.Module):
@@ -79,8 +26,6 @@ class Policy(nn.Module):
     worth doing and how much it earns differ, what there is to see does not. One that `chooses` takes
     an output with the probability that its softmax gives, others add normal noise to all.
     """
-
-    chooses = False
 
     def __init__(
         self,
@@ -93,6 +38,8 @@ class Policy(nn.Module):
         worlds: int = 1,
     ) -> None:
         super().__init__()
+        self.interface = modules.interface
+        self.chooses = action_kind(modules).chooses
         self.worlds = worlds
         self.history = int(modules.constant("history"))
         self.actions = actions
@@ -206,6 +153,11 @@ class PolicyRunner:
         self.action_map = action_map
         self.neutral = neutral or Neutral()
         self._window: Window | None = None
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """What it must be shown beside the usual observation."""
+        return self.policy.interface.inputs
 
     def start(self, n: int, horizon: int) -> None:
         """Forget everything; `n` orders of `horizon` steps begin."""

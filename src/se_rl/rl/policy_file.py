@@ -19,15 +19,19 @@ from torch import Tensor, nn
 
 from se_rl.bounded_reading import read_regular, shown
 from se_rl.config import ConfigError
+from se_rl.modules.agent_interface import ACTION_KINDS
 from se_rl.modules.defaults import Modules
 from se_rl.records.files import write_bytes
-from se_rl.rl.policy import ActionMap, Neutral, Policy
+from se_rl.rl.action_maps import ACTION_MAPS
+from se_rl.rl.policy import Neutral, Policy
 from se_rl.rl.policy_header import (
     MOST_BYTES,
     Facts,
     check_tensors,
     facts_fault,
     header_of,
+    interface_facts,
+    interface_from,
     policy_text,
 )
 from se_rl.rl.sandboxed_training import WEIGHT, TrainedDesign
@@ -137,9 +141,12 @@ def save_policy(
     path: Path, trained: Trained, *, design: Mapping[str, str], facts: Mapping[str, Any]
 ) -> None:
     """Write a trained policy with the design it belongs to (sources by module) and other facts."""
-    if type(trained.action_map) is not ActionMap:
-        kind = type(trained.action_map).__name__
-        raise ValueError(f"a policy with {kind} has no file; train with actions 'ratio' to keep it")
+    interface = trained.policy.interface
+    if interface.actions not in ACTION_KINDS:
+        raise ValueError(
+            f"a policy with actions {interface.actions!r} has no file; "
+            f"train with {', '.join(ACTION_KINDS)} to keep it"
+        )
     about = {
         "shape": trained.policy.shape,
         "action_map": asdict(trained.action_map),
@@ -147,6 +154,7 @@ def save_policy(
         "design": dict(design),
         "seed": trained.seed,
         "work": trained.work,
+        **interface_facts(interface),
     }
     save_weights(path, trained.policy, {**facts, **about})
 
@@ -164,6 +172,7 @@ def save_locked(path: Path, trained: TrainedDesign, facts: Mapping[str, Any]) ->
         "action_map": trained.action_map,
         "design": dict(trained.sources),
         "work": trained.work,
+        **interface_facts(trained.interface),
     }
     _write(path, weights, {**facts, **about})
 
@@ -171,11 +180,14 @@ def save_locked(path: Path, trained: TrainedDesign, facts: Mapping[str, Any]) ->
 def read_policy(path: Path, modules: Modules) -> tuple[Trained, Facts]:
     """A saved policy, and its facts; `modules` are the live modules of its design."""
     facts = policy_facts(path)
+    asked, live = interface_from(facts), modules.interface
+    if asked != live:
+        raise PolicyFileError(f"policy {path} asks for {asked}, its design for {live}; they differ")
     policy = Policy(modules, **facts["shape"])
     load_weights(path, policy, {"shape": facts["shape"]})
     trained = Trained(
         policy=policy,
-        action_map=ActionMap(**facts["action_map"]),
+        action_map=ACTION_MAPS[asked.actions](**facts["action_map"]),
         neutral={name: Neutral(**value) for name, value in facts["neutral"].items()},
         curve=(),
         work=facts["work"],

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from se_rl.bounded_reading import plain_json, shown
+from se_rl.modules.agent_interface import USUAL_ACTIONS, USUAL_INTERFACE, AgentInterface
 from se_rl.records.plain import from_plain
 from se_rl.rl.policy import ActionMap, Neutral
 from se_rl.rl.policy_origin import PolicyOrigin
@@ -131,7 +132,11 @@ def facts_fault(facts: Facts) -> str:
     seed = facts["seed"]
     if seed is not None and (type(seed) is not int or abs(seed) >= 2**63):
         return f"seed is {shown(seed)}"
-    return _design_fault(facts.get("design", {})) or _origin_fault(facts.get("origin"))
+    return (
+        _interface_fault(facts)
+        or _design_fault(facts.get("design", {}))
+        or _origin_fault(facts.get("origin"))
+    )
 
 
 def _shape_fault(shape: Any) -> str:
@@ -141,6 +146,24 @@ def _shape_fault(shape: Any) -> str:
         least, most = SHAPE_LIMITS[name]
         if type(size) is not int or not least <= size <= most:
             return f"{name} is {shown(size)}, not a whole number from {least} to {most}"
+    return ""
+
+
+def interface_facts(interface: AgentInterface) -> Facts:
+    """What a file says of an interface: nothing where it is the usual one."""
+    return {} if interface == USUAL_INTERFACE else asdict(interface)
+
+
+def interface_from(facts: Facts) -> AgentInterface:
+    """What a file's policy asks for; a ValueError where there is no such thing."""
+    return AgentInterface.checked(facts.get("inputs", ()), facts.get("actions", USUAL_ACTIONS))
+
+
+def _interface_fault(facts: Facts) -> str:
+    try:
+        interface_from(facts)
+    except ValueError as error:
+        return str(error)
     return ""
 
 

@@ -17,9 +17,11 @@ from se_rl.config import to_dict
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.modules.agent_interface import USUAL_INTERFACE, AgentInterface
+from se_rl.rl.action_maps import MAX_OFFSET_TICKS
 from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.locked_training import BANK, TRAIN, WEIGHT
-from se_rl.rl.policy import MAX_OFFSET_TICKS, Neutral
+from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import TrainConfig
 from se_rl.rl.training_answer import AnswerError, Weights, checked
 from se_rl.rl.training_worlds import TrainingWorldsConfig, data_arrays
@@ -52,6 +54,7 @@ class TrainedDesign:
     shape: Mapping[str, int] | None = None
     action_map: Mapping[str, float] | None = None
     weights: Weights | None = None
+    interface: AgentInterface = USUAL_INTERFACE
 
     @property
     def ok(self) -> bool:
@@ -80,9 +83,10 @@ class TrainedDesign:
             seconds,
             work=answer.work,
             curve=answer.curve,
-            shape=expected.shape,
+            shape=expected.shape_of(answer.interface),
             action_map=answer.action_map,
             weights=answer.weights,
+            interface=answer.interface,
         )
 
 
@@ -207,11 +211,13 @@ class SandboxedPolicy:
             "sources": dict(trained.sources),
             "shape": dict(trained.shape),
             "action_map": trained.action_map,
+            "actions": trained.interface.actions,
             "neutral": asdict(neutral),
             "world": world,
             "horizon": horizon,
             **trained.weights,
         }
+        self.inputs = trained.interface.inputs
         self._server = PolicyServer(
             sandbox,
             f"{LOCKED}:make_actor",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.modules.agent_interface import USUAL_INTERFACE, AgentInterface
 from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
 from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.locked_training import WEIGHT
@@ -27,7 +28,7 @@ from se_rl.sandbox.message import DTYPES
 Weights = dict[str, npt.NDArray[Any]]
 Row = Mapping[str, float | str]
 
-ANSWER_FIELDS = {"reason", "work", "shape", "action_map", "curve"}
+ANSWER_FIELDS = {"reason", "work", "shape", "action_map", "inputs", "actions", "curve"}
 """What a training answers besides weights."""
 MOST_TENSORS = 1_000
 MOST_BUFFERS = 1 << 16
@@ -53,6 +54,7 @@ class TrainingAnswer:
     curve: tuple[Row, ...]
     action_map: Mapping[str, float] | None = None
     weights: Weights | None = None
+    interface: AgentInterface = USUAL_INTERFACE
 
 
 def checked(answer: Mapping[str, Any], expected: ExpectedAnswer) -> TrainingAnswer:
@@ -69,9 +71,19 @@ def checked(answer: Mapping[str, Any], expected: ExpectedAnswer) -> TrainingAnsw
     work = _work(plain["work"], curve, expected, ended_early=reason is not None)
     if reason is not None:
         return TrainingAnswer(reason, work, curve)
-    _check_shape(plain["shape"], expected.shape)
+    interface = _interface(plain["inputs"], plain["actions"])
+    shape = expected.shape_of(interface)
+    _check_shape(plain["shape"], shape)
     action_map = _action_map(plain["action_map"])
-    return TrainingAnswer(None, work, curve, action_map, _weights(weights, expected))
+    return TrainingAnswer(None, work, curve, action_map, _weights(weights, shape), interface)
+
+
+def _interface(inputs: object, actions: object) -> AgentInterface:
+    """What the network asked for, out of the catalogues."""
+    try:
+        return AgentInterface.checked(inputs, actions)
+    except ValueError as error:
+        raise AnswerError(printable(error)) from None
 
 
 def _check_shape(value: object, shape: Mapping[str, int]) -> None:
@@ -180,14 +192,14 @@ def _action_map(value: object) -> dict[str, float]:
     return known
 
 
-def _weights(named: Mapping[str, object], expected: ExpectedAnswer) -> Weights:
+def _weights(named: Mapping[str, object], policy_shape: Mapping[str, int]) -> Weights:
     """The framework's heads in their shapes, and the modules' own tensors within their limits."""
     if len(named) > MOST_TENSORS:
         raise AnswerError(f"there are {len(named)} weights; at most {MOST_TENSORS} are allowed")
     weights = {}
     for name, value in named.items():
         weights[name.removeprefix(WEIGHT)] = _array(value, name)
-    heads = _heads(weights, expected)
+    heads = _heads(weights, policy_shape)
     numbers = {"network": 0, "communication": 0}
     for name, array in weights.items():
         if name in heads:
@@ -199,16 +211,16 @@ def _weights(named: Mapping[str, object], expected: ExpectedAnswer) -> Weights:
     most = LIMITS.parameters + MOST_BUFFERS
     if max(numbers.values()) > most:
         raise AnswerError(f"a module has {max(numbers.values()):,} numbers; {most:,} are allowed")
-    if numbers["communication"] and not expected.shape["message_size"]:
+    if numbers["communication"] and not policy_shape["message_size"]:
         raise AnswerError("there are weights of a communication that nobody uses")
     return {WEIGHT + name: array for name, array in weights.items()}
 
 
-def _heads(weights: Mapping[str, npt.NDArray[Any]], expected: ExpectedAnswer) -> set[str]:
+def _heads(weights: Mapping[str, npt.NDArray[Any]], policy_shape: Mapping[str, int]) -> set[str]:
     """The names of the framework's own weights, which are all there in their shapes."""
-    worlds = expected.shape["worlds"]
-    outputs = worlds * (expected.shape["actions"] + 1)
-    said = expected.shape["message_size"]
+    worlds = policy_shape["worlds"]
+    outputs = worlds * (policy_shape["actions"] + 1)
+    said = policy_shape["message_size"]
     first = weights.get("heads.weight")
     if first is None or first.ndim != 2 or not 1 <= first.shape[1] <= LIMITS.feature_dim:
         raise AnswerError(f"heads.weight is not [{outputs}, 1 to {LIMITS.feature_dim}]")

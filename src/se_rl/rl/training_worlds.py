@@ -91,6 +91,7 @@ def make_worlds(
     contract.
     """
     found = TrainingWorlds({}, {})
+    inputs = modules.interface.inputs
     if config.worlds != "dynamic":
         if data is None:
             raise ValueError(
@@ -103,7 +104,7 @@ def make_worlds(
             table=table,
             sizes=config.sizes,
             costs=Costs.of(config),
-        )
+        ).showing(inputs)
         _add_static(found, config, real, modules.imagine, seed=seed)
     if config.worlds != "static":
         usual = modules.profile == MarketProfile()
@@ -113,7 +114,8 @@ def make_worlds(
         worlds = dynamic_worlds(
             replace(config, kinds=kinds), data=data, scales=scales, banks=banks if usual else None
         )
-        found.train["dynamic"], found.held_back["dynamic"] = _parts_of_banks(worlds)
+        seen = tuple(world.showing(inputs) for world in worlds)
+        found.train["dynamic"], found.held_back["dynamic"] = _parts_of_banks(seen)
     return found
 
 
@@ -179,7 +181,7 @@ def _add_static(
         bars = imagined_data(real.data, numpy_imagine(imagine, seed=seed))
         imagined = StaticWorld(
             bars, horizon=real.horizon, scales=real.scales, sizes=real.sizes, costs=real.costs
-        )
+        ).showing(real.further)
     worlds: list[World] = []
     held_back: list[World] = []
     for horizon in config.horizons:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from se_rl.environments.metrics import BPS
 from se_rl.environments.task import ExecutionRecord
-from se_rl.environments.worlds import Episodes, World
+from se_rl.environments.worlds import Episodes, World, showing
 from se_rl.scoring.statistics import Estimate, clustered_mean
 
 Array = npt.NDArray[np.float64]
@@ -46,6 +46,18 @@ class Deferring(Protocol):
     def begin(self, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
         """Hand the observation over; what is returned waits for the answer."""
         ...
+
+
+@runtime_checkable
+class AskingForInputs(Protocol):
+    """An actor that must be shown more than the usual observation."""
+
+    inputs: tuple[str, ...]
+
+
+def inputs_of(actor: Actor) -> tuple[str, ...]:
+    """The further inputs that an actor asks for."""
+    return actor.inputs if isinstance(actor, AskingForInputs) else ()
 
 
 def begin(actor: Actor, observation: npt.NDArray[np.float32]) -> Callable[[], Actions]:
@@ -145,11 +157,12 @@ class Executed:
 def execute(
     world: World, actor: Actor, episodes: Episodes, *, clusters: npt.NDArray[np.int64] | None = None
 ) -> Executed:
-    """Play the episodes to the end.
+    """Play the episodes to the end; the world shows what the actor asks for.
 
     `clusters` says which orders belong together; by default the orders of one seed do.
     """
     n = len(episodes)
+    world = showing(world, inputs_of(actor))
     names = world.field_names
     actor.start(n, world.horizon)
     observation = world.reset(episodes)

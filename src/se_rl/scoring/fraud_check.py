@@ -20,7 +20,7 @@ import numpy.typing as npt
 from scipy import stats
 
 from se_rl.records.fraud import FraudCheck
-from se_rl.scoring.execution import Actions, Actor, begin
+from se_rl.scoring.execution import Actions, Actor, begin, inputs_of
 from se_rl.scoring.play import LANES
 
 Array = npt.NDArray[np.float64]
@@ -62,6 +62,7 @@ class Recorder:
     def __init__(self, inner: Actor, rows: Index) -> None:
         self._inner = inner
         self._rows = rows
+        self.inputs = inputs_of(inner)
         self.observations: list[npt.NDArray[np.float32]] = []
         self.ratio: list[Array] = []
         self.offset: list[Array] = []

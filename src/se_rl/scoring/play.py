@@ -20,7 +20,7 @@ import numpy.typing as npt
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import ExecutionRecord, Orders
 from se_rl.environments.worlds import Episodes, World
-from se_rl.scoring.execution import Actions, Actor, Array, Executed, begin, execute
+from se_rl.scoring.execution import Actions, Actor, Array, Executed, begin, execute, inputs_of
 from se_rl.scoring.seating import Seated, seats_of
 
 Index = npt.NDArray[np.int64]
@@ -115,6 +115,7 @@ class _Abreast:
         self._actors = actors
         self._sizes = sizes
         self._edges = np.cumsum(sizes)[:-1]
+        self.inputs = inputs_of(actors[0])
 
     def start(self, n: int, horizon: int) -> None:
         """Begin a batch of every policy."""

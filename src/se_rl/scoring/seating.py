@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.environments.task import Orders
-from se_rl.scoring.execution import Actions, Actor, begin
+from se_rl.scoring.execution import Actions, Actor, begin, inputs_of
 
 
 def seats_of(orders: Orders, agents: int, *, sessions: int) -> npt.NDArray[np.int64]:
@@ -38,6 +38,7 @@ class Seated:
         self._seats = seats
         self._place = np.empty(orders, np.int64)
         self._place[seats] = np.arange(len(seats))
+        self.inputs = inputs_of(inner)
 
     def start(self, n: int, horizon: int) -> None:
         """Begin a new batch of orders."""

@@ -17,7 +17,7 @@ from se_rl.environments.metrics import BPS
 from se_rl.environments.worlds import Episodes
 from se_rl.market.price_levels import BUY
 from se_rl.records.order_details import SimulatedReplay
-from se_rl.scoring.execution import Actor, Array
+from se_rl.scoring.execution import Actor, Array, inputs_of
 from se_rl.scoring.play import Open
 
 LEVELS = 10
@@ -78,6 +78,7 @@ def simulated_replay(
     core = copy(world.core)
     core.books = world.core.books.beside(shadow=True)
     actor = open_policy(world.name, world.horizon, agents)
+    core.inputs = inputs_of(actor)
     try:
         camera = _play(core, actor, Episodes(own, episodes.book_seeds[book : book + 1]), world)
     finally:

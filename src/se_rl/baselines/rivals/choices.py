@@ -174,7 +174,7 @@ class RivalFactory:
     """Makes a rival's network where the framework makes that of a design."""
 
     network: type[RivalNetwork]
-    actions: int
+    outputs: int
 
     @property
     def history(self) -> int:
@@ -183,7 +183,7 @@ class RivalFactory:
 
     def __call__(self, obs_dim: int, history: int) -> nn.Module:
         """A fresh network."""
-        return self.network(obs_dim, self.actions)
+        return self.network(obs_dim, self.outputs)
 
 
 def rival_policy(network: type[RivalNetwork], *, observation_size: int, actions: int) -> Policy:

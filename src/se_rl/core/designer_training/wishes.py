@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from se_rl.data.features import OBSERVATION_FIELDS
+from se_rl.modules.agent_interface import further_width
 from se_rl.modules.contracts import NETWORK_CONSTANTS
 from se_rl.modules.derivation import derivation
 from se_rl.modules.kinds import KINDS
@@ -167,7 +168,8 @@ def _waits(source: str) -> float:
 def _few_weights(source: str) -> float:
     network: Any = load_module(source, "network")
     history = int(getattr(network, "history", 1))
-    weights = sum(one.numel() for one in network(len(OBSERVATION_FIELDS), history).parameters())
+    seen = len(OBSERVATION_FIELDS) + further_width(getattr(network, "inputs", ()))
+    weights = sum(one.numel() for one in network(seen, history).parameters())
     return -float(np.log(max(1, weights)))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from se_rl.data.market_data import DataError
-from se_rl.environments.outside.inputs import Input, Inputs, age, signed_flow
+from se_rl.environments.inputs import Input, Inputs, age, signed_flow
 from se_rl.environments.outside.task import Array, Bool, Int, Observation, OutsideWorld
 from se_rl.market.outside.lot_markets import LotMarkets
 from se_rl.market.outside.lot_numbers import (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from se_rl.environments.outside.inputs import Input, Inputs, age
+from se_rl.environments.inputs import Input, Inputs, age
 from se_rl.environments.outside.task import Array, Int, Observation, OutsideWorld
 from se_rl.market.outside.queue_rates import DEPTHS
 from se_rl.market.outside.queue_reactive import ASK, BID, QueueReactiveMarkets

@@ -8,6 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from se_rl.data.features import CLIP, OBSERVATION_FIELDS
+from se_rl.modules.agent_interface import (
+    ACTION_KINDS,
+    FURTHER_INPUTS,
+    USUAL_ACTIONS,
+    AgentInterface,
+    further_width,
+)
 from se_rl.modules.contracts import ALWAYS, LIMITS, NETWORK_CONSTANTS, Contract
 from se_rl.modules.default_sources import source_of_default
 from se_rl.modules.errors import ModuleError, need
@@ -65,6 +72,16 @@ def _glossary() -> tuple[str, ...]:
         numbers = f"{known.low:g} to {known.high:g}, default {known.default:g}"
         lines.append(f"{name}: {numbers}; {known.help}")
     lines.append(f"obs[..., i] holds, in this order: {', '.join(OBSERVATION_FIELDS)}")
+    lines.append(
+        "inputs: a tuple of names, none by default; what obs holds behind these in the simulated"
+        " market (on history it is 0)"
+    )
+    for name, known_input in FURTHER_INPUTS.items():
+        count = known_input.width
+        numbers = "1 number" if count == 1 else f"{count} numbers"
+        lines.append(f"inputs = ('{name}',): {numbers}; {known_input.help}")
+    for name, meaning in ACTION_KINDS.items():
+        lines.append(f"actions = '{name}': {meaning}")
     return tuple(lines)
 
 
@@ -80,7 +97,7 @@ CONTRACT = Contract(
         "obs has shape [B, history, obs_dim], the newest observation last;"
         " return [B, self.feature_dim]",
         "set self.feature_dim in __init__; call super().__init__() first",
-        "class attributes may set learning constants within their ranges",
+        "class attributes may set learning constants within their ranges, `inputs` and `actions`",
         "each row depends on its own row only; gradients must reach the parameters",
         *ALWAYS,
     ),
@@ -89,8 +106,8 @@ CONTRACT = Contract(
 )
 
 
-def check_constants(network: Any) -> Any:
-    """The class itself, if the learning constants that it sets lie in their ranges."""
+def check_attributes(network: Any) -> Any:
+    """The class itself, if its learning constants lie in their ranges and it asks for what there is."""
     for name, known in NETWORK_CONSTANTS.items():
         value = getattr(network, name, known.default)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -99,7 +116,17 @@ def check_constants(network: Any) -> Any:
                 f"{name} = {value!r} is out of range;"
                 f" set a number from {known.low:g} to {known.high:g}"
             )
+    try:
+        interface_of(network)
+    except ValueError as error:
+        raise ModuleError(str(error)) from None
     return network
+
+
+def interface_of(network: Any) -> AgentInterface:
+    """What a network class asks to see and to do; a ValueError where there is no such thing."""
+    actions = getattr(network, "actions", USUAL_ACTIONS)
+    return AgentInterface.checked(getattr(network, "inputs", ()), actions)
 
 
 def check_network(load: Load, recorded: Recorded, trial: ModuleProbe) -> Floats:
@@ -110,10 +137,11 @@ def check_network(load: Load, recorded: Recorded, trial: ModuleProbe) -> Floats:
 
     factory = load()
     history = int(getattr(factory, "history", NETWORK_CONSTANTS["history"].default))
-    fields, heard = len(OBSERVATION_FIELDS), LIMITS.message_size
-    rows = _windows(recorded, history)
+    further = further_width(interface_of(factory).inputs)
+    fields, heard = len(OBSERVATION_FIELDS) + further, LIMITS.message_size
+    rows = _windows(recorded, history, further)
     live, width = _with_width(trial, factory, fields, history)
-    values = trial.batches(live, rows, edges=_edges(history), tail=(width,))
+    values = trial.batches(live, rows, edges=_edges(history, fields), tail=(width,))
     varies = (values.std(0) > 1e-6 * values.abs().max()).any()
     need(varies, "the features are the same for all recorded observations; let them depend on obs")
     trial.learns(live, rows[:SPLIT])
@@ -129,28 +157,34 @@ def check_network(load: Load, recorded: Recorded, trial: ModuleProbe) -> Floats:
     return np.concatenate([_constants(factory), shown])[:BEHAVIOUR]
 
 
-def _windows(recorded: Recorded, history: int) -> Tensor:
-    """Recorded observations in windows [row, history, field], in no order."""
+def _windows(recorded: Recorded, history: int, further: int) -> Tensor:
+    """Recorded observations in windows [row, history, field], in no order.
+
+    Further inputs were not recorded; numbers drawn at random stand in their places.
+    """
     import torch
     from torch.nn import functional
 
-    from se_rl.modules.module_probe import mixed
+    from se_rl.modules.module_probe import mixed, normal
 
     observations = torch.tensor(recorded["observations"])  # [order, step, field]
+    if further:
+        drawn = normal((*observations.shape[:2], further), 4).clamp(-CLIP, CLIP)
+        observations = torch.cat([observations, drawn], dim=2)
     padded = functional.pad(observations, (0, 0, history - 1, 0))  # zeros before the first
     windows = padded.unfold(1, history, 1).transpose(2, 3).flatten(0, 1)
     return windows[mixed(len(windows))].contiguous()
 
 
-def _edges(history: int) -> dict[str, Tensor]:
+def _edges(history: int, fields: int) -> dict[str, Tensor]:
     """Windows at the ends of what observations can be."""
     import torch
 
     from se_rl.modules.module_probe import normal
 
-    fields = len(OBSERVATION_FIELDS)
     extreme = CLIP * normal((64, history, fields), 1).sign()
-    extreme[..., -2:] = (extreme[..., -2:] > 0).float()  # time and inventory left are shares
+    left = slice(len(OBSERVATION_FIELDS) - 2, len(OBSERVATION_FIELDS))
+    extreme[..., left] = (extreme[..., left] > 0).float()  # time and inventory left are shares
     return {
         "observations of 0": torch.zeros(1, history, fields),
         f"observations of {CLIP:g} and -{CLIP:g}": extreme,
@@ -186,5 +220,5 @@ NETWORK = ModuleKind(
     rules=RULES,
     default_rules=DEFAULT_RULES,
     check=check_network,
-    finish=check_constants,
+    finish=check_attributes,
 )

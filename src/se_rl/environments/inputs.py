@@ -1,4 +1,4 @@
-"""What agents may see in others' markets: fields that are asked for by name.
+"""What agents may see of a market: fields that are asked for by name.
 
 Every market has a catalogue, and a field is computed only where a design asks for it. Fields of the
 same name mean the same thing in all markets, each in the market's own units.
