@@ -72,6 +72,7 @@ def write_policy(
     *,
     design: dict[str, str] | None = None,
     agents: int = 1,
+    inputs: tuple[str, ...] = (),
 ) -> Path:
     """A policy of random weights, large enough that it does something else at every bar."""
     modules = load_design(design) if design else Modules()
@@ -92,6 +93,8 @@ def write_policy(
         "seed": 0,
         "work": 1.0,
     }
+    if inputs:
+        facts["inputs"] = list(inputs)
     save_weights(path, policy, facts | ({} if origin is None else {"origin": to_plain(origin)}))
     return path
 
@@ -389,3 +392,9 @@ def test_one_process_serves_all_calls_and_ends_with_the_policy(
     del policy
     gc.collect()
     assert not Path(f"/proc/{server}").exists()
+
+
+def test_a_policy_that_asks_for_a_book_is_refused(market: MarketData, tmp_path: Path) -> None:
+    path = write_policy(tmp_path / "book.policy", origin_of(market), inputs=("own_lots", "drift"))
+    with pytest.raises(ConfigError, match="asks to see own_lots, drift, which bars do not tell"):
+        load_policy(path)

@@ -30,7 +30,7 @@ def training(world: OutsideWorld, actions: str) -> Training:
 @pytest.mark.parametrize(
     ("world", "actions"),
     [
-        (QueueReactiveWorld(penalty=1.0), "ratio"),
+        (QueueReactiveWorld(penalty=1.0), "price"),
         (QueueReactiveWorld(penalty=1.0), "grid"),
         (LotWorld("tactical", 20), "ratio"),
         (LotWorld("tactical", 20, from_rest=True), "simplex"),
@@ -56,12 +56,12 @@ def test_outputs_of_zero_take_the_first_ratio_and_spread_evenly() -> None:
 
 
 def test_an_unknown_map_is_refused_and_a_choice_has_no_file(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="choose from ratio, grid, simplex"):
+    with pytest.raises(ValueError, match="choose from price, ratio, slices, grid, simplex"):
         training(QueueReactiveWorld(), "mind reading")
     modules = Modules(reward=lambda step: step.reward, actions="grid")
     worlds = {"static": cast(World, QueueReactiveWorld())}
     trained = train(modules, worlds, TrainConfig(samples=500, budget=1e-6))
-    with pytest.raises(ValueError, match="train with actions 'ratio'"):
+    with pytest.raises(ValueError, match="train with price, ratio, slices to keep it"):
         save_policy(tmp_path / "policy.safetensors", trained, design={}, facts={})
 
 
