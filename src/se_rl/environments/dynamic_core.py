@@ -26,12 +26,7 @@ from se_rl.environments.further_inputs import FurtherInputs
 from se_rl.environments.market_view import MarketView
 from se_rl.environments.metrics import BPS
 from se_rl.environments.scripted_markets import ScriptedMarkets, default_kind
-from se_rl.environments.task import (
-    ExecutionRecord,
-    Orders,
-    WindowBenchmarks,
-    write_order_fields,
-)
+from se_rl.environments.task import ExecutionRecord, Orders, WindowBenchmarks, write_order_fields
 from se_rl.market import participants as at
 from se_rl.market.family import MarketKind
 from se_rl.market.price_levels import BUY, SELL
@@ -149,7 +144,8 @@ class DynamicCore:
 
     def touch(self) -> Array:
         """The own-side best price known now: ask for a sell, bid for a buy, else the mid."""
-        bid, ask = map(self.books.per_order, (self._view.bid, self._view.ask))
+        bid = self.books.per_order(self._view.bid)
+        ask = self.books.per_order(self._view.ask)
         return np.where(self._own_side == SELL, ask, bid)
 
     def worst_price(self) -> Array:
@@ -258,9 +254,8 @@ class DynamicCore:
         self.mid_average = self.books.per_order(self.price(average))
         self.mid_after = self.books.per_order(close)
         if self.books.shadow:
-            self.no_order_mid = self.books.per_order(
-                self.price(bars["close"][self.books.count :] / 2.0)
-            )
+            free = self.price(bars["close"][self.books.count :] / 2.0)
+            self.no_order_mid = self.books.per_order(free)
             self.own_impact = -self.orders.side * (self.mid_after / self.no_order_mid - 1.0) * BPS
 
     def _book(self, own: Int, forced: Int) -> None:

@@ -20,7 +20,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_design
-from se_rl.rl.action_maps import ACTION_MAPS
+from se_rl.rl.action_maps import action_kind
 from se_rl.rl.policy import Neutral, Policy, PolicyRunner
 from se_rl.rl.trainer import TrainConfig, train
 from se_rl.rl.training_worlds import (
@@ -58,9 +58,10 @@ def train_design(payload: Message) -> Content:
 def make_actor(payload: Message) -> Actor:
     """The design's policy with its trained weights as a function of observations."""
     torch.set_num_threads(1)
-    policy = Policy(load_design(payload["sources"]), **payload["shape"])
+    modules = load_design(payload["sources"])
+    policy = Policy(modules, **payload["shape"])
     set_weights(policy, payload)
-    action_map = ACTION_MAPS[payload["actions"]](**payload["action_map"])
+    action_map = action_kind(modules)(**payload["action_map"])
     neutral = Neutral(**payload["neutral"])
     runner = PolicyRunner(policy, action_map, neutral=neutral, world=payload["world"])
     return _ServedPolicy(runner, int(payload["horizon"]))

@@ -211,7 +211,6 @@ class SandboxedPolicy:
             "sources": dict(trained.sources),
             "shape": dict(trained.shape),
             "action_map": trained.action_map,
-            "actions": trained.interface.actions,
             "neutral": asdict(neutral),
             "world": world,
             "horizon": horizon,
