@@ -13,12 +13,13 @@ import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from se_rl.baselines.passive_grid import best_constant
+from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.executors.training_settings import training_worlds_of
 from se_rl.modules.agent_interface import (
     FURTHER_INPUTS,
@@ -66,6 +67,22 @@ network is. {words}
 """
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What all trainings have in common: simulated episodes by horizon, and the neutral schedule."""
+
+    banks: Mapping[int, EpisodeBank]
+    neutral: Neutral
+
+    @classmethod
+    def made(cls) -> Shared:
+        """Simulate the episodes, and find the best constant schedule on some of them."""
+        worlds = dynamic_worlds(WORLDS)
+        banks = {world.horizon: world.filled_bank() for world in worlds}
+        best = best_constant(worlds, np.random.default_rng(0))
+        return cls(banks, Neutral(best.multiple, best.offset))
+
+
 def network_of(asked: AgentInterface) -> type[Network]:
     """The default network with another interface."""
     if asked == USUAL_INTERFACE:
@@ -73,16 +90,16 @@ def network_of(asked: AgentInterface) -> type[Network]:
     return type("Network", (Network,), {"inputs": asked.inputs, "actions": asked.actions})
 
 
-def trained(asked: AgentInterface, work: float, seed: int, neutral: Neutral) -> Trained:
+def trained(asked: AgentInterface, seed: int, work: float, shared: Shared) -> Trained:
     """One training."""
     modules = Modules(network=network_of(asked))
-    worlds = make_worlds(modules, WORLDS, data=None)
+    worlds = make_worlds(modules, WORLDS, data=None, banks=shared.banks)
     return train(
         modules,
         worlds.train,
         TrainConfig(budget=work),
         seed=seed,
-        neutral={"dynamic": neutral},
+        neutral={"dynamic": shared.neutral},
         held_back=worlds.held_back,
     )
 
@@ -129,15 +146,14 @@ def page(
 def main() -> None:
     """Train what is missing, then write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--work", type=float, default=18.0, help="work units per training")
+    parser.add_argument("--work", type=float, default=7.2, help="work units per training")
     parser.add_argument("--seeds", type=int, default=3, help="trainings per design")
-    parser.add_argument("--orders", type=int, default=2000, help="scored orders")
+    parser.add_argument("--orders", type=int, default=1600, help="scored orders")
     parser.add_argument("--minutes", type=float, default=23.0, help="start nothing after these")
     options = parser.parse_args()
     until = time.monotonic() + 60.0 * options.minutes
     scored = SimulatedOrders(RunConfig(), None, None, seed=SCORED_SEED, orders=options.orders)
-    best = best_constant(dynamic_worlds(WORLDS), np.random.default_rng(0))
-    neutral = Neutral(best.multiple, best.offset)
+    shared = Shared.made()
     found = read_kept(options.work, options.orders)
     KEPT.parent.mkdir(exist_ok=True)
     for seed in range(options.seeds):
@@ -145,7 +161,7 @@ def main() -> None:
             if (name, seed) in found or time.monotonic() > until:
                 continue
             started = time.process_time()
-            made = trained(asked, options.work, seed, neutral)
+            made = trained(asked, seed, options.work, shared)
             scores = scored.scores(lambda world, *_, made=made: made.runner(world))
             found[name, seed] = scores
             keep(KEPT, name, seed, options.work, options.orders, scores)

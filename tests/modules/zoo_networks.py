@@ -28,6 +28,19 @@ NETWORKS = {
     def forward(self, obs: torch.Tensor) -> torch.Tensor:
         return self.net(obs)
 """),
+    "further inputs": _class("""
+    inputs = ("own_lots", "lots_ahead", "market_flow_5")
+    actions = "slices"
+    history = 2
+
+    def __init__(self, obs_dim, history):
+        super().__init__()
+        self.feature_dim = 16
+        self.layer = nn.Linear(obs_dim * history, 16)
+
+    def forward(self, obs):
+        return torch.tanh(self.layer(obs.flatten(1)))
+"""),
     "constants": _class("""
     learning_rate = 3e-4
     exploration = 0.8

@@ -11,7 +11,9 @@ import torch
 
 from se_rl.data.features import FeatureScales
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.modules.agent_interface import AgentInterface
 from se_rl.modules.defaults import Modules
+from se_rl.modules.loading import load_design
 from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.sandboxed_training import WEIGHT, SandboxedTrainer, TrainedDesign
 from se_rl.rl.trainer import TrainConfig, train
@@ -97,6 +99,26 @@ def test_the_sandbox_trains_to_the_bits_of_this_process_and_acts_like_it(
         execute(world, actor, episodes).gain, execute(world, here.runner("static"), episodes).gain
     )
     actor.close()
+
+
+def test_a_network_behind_the_lock_sees_and_does_what_it_asks_for(
+    sandbox: SandboxedTrainer,
+) -> None:
+    torch.set_num_threads(1)
+    asking = GRU.replace("history = 4", "inputs = ('own_lots', 'drift')\n    actions = 'slices'")
+    locked = trained(sandbox, {"network": asking})
+    assert locked.interface == AgentInterface(("own_lots", "drift"), "slices")
+    modules = load_design({"network": asking})
+    data, scales = data_from_arrays(data_arrays(DATA, FeatureScales.fit(DATA)))
+    worlds = make_worlds(modules, WORLDS, data=data, scales=scales)
+    here = train(modules, worlds.train, CONFIG, seed=0, held_back=worlds.held_back)
+    for name, (world,) in make_worlds(Modules(), WORLDS, data=data, scales=scales).train.items():
+        episodes = world.draw(np.random.default_rng(0), 16)
+        actor = sandbox.actor(locked, world=name, horizon=world.horizon, rows=16)
+        np.testing.assert_array_equal(
+            execute(world, actor, episodes).gain, execute(world, here.runner(name), episodes).gain
+        )
+        actor.close()
 
 
 def test_rewards_and_networks_change_the_policy(sandbox: SandboxedTrainer) -> None:
