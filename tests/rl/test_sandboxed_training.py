@@ -107,6 +107,7 @@ def test_a_network_behind_the_lock_sees_and_does_what_it_asks_for(
     torch.set_num_threads(1)
     asking = GRU.replace("history = 4", "inputs = ('own_lots', 'drift')\n    actions = 'slices'")
     locked = trained(sandbox, {"network": asking})
+    assert locked.ok, locked.reason
     assert locked.interface == AgentInterface(("own_lots", "drift"), "slices")
     modules = load_design({"network": asking})
     data, scales = data_from_arrays(data_arrays(DATA, FeatureScales.fit(DATA)))

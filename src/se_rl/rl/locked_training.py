@@ -18,6 +18,7 @@ import torch
 from se_rl.config import parse, to_dict
 from se_rl.data.features import FeatureScales
 from se_rl.environments.dynamic_world import EpisodeBank
+from se_rl.modules.agent_interface import FURTHER_INPUTS
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_design
 from se_rl.rl.action_maps import action_kind
@@ -27,6 +28,7 @@ from se_rl.rl.training_worlds import (
     TrainingWorldsConfig,
     data_arrays,
     data_from_arrays,
+    dynamic_worlds,
     make_worlds,
 )
 from se_rl.sandbox.message import Content
@@ -89,6 +91,9 @@ def warm_up() -> None:
         array.flags.writeable = False
     imagining = {"imagination": KINDS["imagination"].contract.examples[0]}
     small = TrainingWorldsConfig(horizons=(4,), dynamic_horizons=(3,), bank=12)
+    for world in dynamic_worlds(small):
+        shown = world.showing(tuple(FURTHER_INPUTS))
+        shown.reset(shown.draw(np.random.default_rng(0), 2))
     _train_and_act({}, arrays, small)
     _train_and_act(imagining, arrays, replace(small, agents=2, takes_price=False))
     # every fill model that history may be given, on shared bars and on imagined ones
