@@ -83,6 +83,9 @@ def test_what_is_not_in_the_catalogues_is_refused_in_one_line(
 def test_who_asks_for_nothing_has_the_usual_interface() -> None:
     assert Modules().interface == AgentInterface() == interface_of(Network)
     assert action_map_of(Modules()).outputs(takes_price=True) == 2
+    asking = load_module(source("slices"), "network")
+    in_others_markets = Modules(network=asking, actions="grid")
+    assert in_others_markets.interface == AgentInterface(actions="grid")
     assert list(ACTION_MAPS)[: len(ACTION_KINDS)] == list(ACTION_KINDS)
 
 

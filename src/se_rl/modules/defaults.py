@@ -127,8 +127,8 @@ class CommunicationFactory(Protocol):
 class Modules:
     """The live parts of one design, as the trainer uses them.
 
-    `imagine` None trains on real paths alone; `actions` names what outputs mean, out of
-    `rl.action_maps`, where the network does not say so itself.
+    `imagine` None trains on real paths alone. `actions` names what outputs mean, out of
+    `rl.action_maps`, in markets with rules of their own; None leaves that to the network.
     """
 
     reward: Reward = reward
@@ -136,14 +136,15 @@ class Modules:
     communication: CommunicationFactory = Communication
     profile: MarketProfile = field(default_factory=MarketProfile)
     imagine: Imagine | None = None
-    actions: str = USUAL_ACTIONS
+    actions: str | None = None
 
     @property
     def interface(self) -> AgentInterface:
         """What the network sees beside the usual observation, and what its outputs mean."""
-        network = self.network
-        inputs = tuple(getattr(network, "inputs", ()))
-        return AgentInterface(inputs, getattr(network, "actions", self.actions))
+        if self.actions is not None:
+            return AgentInterface(actions=self.actions)
+        inputs = tuple(getattr(self.network, "inputs", ()))
+        return AgentInterface(inputs, getattr(self.network, "actions", USUAL_ACTIONS))
 
     def constant(self, name: str) -> float:
         """A learning constant: what the network sets, clipped to its range, or the default."""
