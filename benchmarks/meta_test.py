@@ -73,12 +73,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.keep,
         until=time.time() + 60.0 * options.minutes,
     )
-    result = run_suite(plan, workers=options.workers, say=lambda text: print(f"... {text}"))
+    result = run_suite(plan, workers=options.workers, say=_say)
     modules = {one.name: tuple(one.sources) for one in champions}
     made = MetaTest(result, modules, options.work, absent, code_hash()[:8])
     options.out.with_suffix(".json").write_text(to_json(to_plain(made)) + "\n")
     options.out.write_text(page(made))
     print_suite(result)
+
+
+def _say(text: str) -> None:
+    print(f"... {text}", flush=True)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

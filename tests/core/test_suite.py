@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from se_rl.config import ConfigError
 from se_rl.core.suite import evaluators
@@ -151,3 +152,22 @@ def test_two_designs_of_one_name_are_refused(tmp_path: Path) -> None:
     twice = (design_by_hand({"network": own}),) * 2
     with pytest.raises(ConfigError, match="are not all different"):
         SuitePlan(twice, (queue_task(),), 1, tmp_path)
+
+
+def test_a_policy_that_breaks_in_play_is_a_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(evaluators, "EPISODES", 60)
+    made = evaluators.train_in
+
+    def broken(*words: Any, **named: Any) -> Any:
+        trained = made(*words, **named)
+        with torch.no_grad():
+            trained.policy.heads.bias.fill_(float("nan"))
+        return trained
+
+    monkeypatch.setattr(evaluators, "train_in", broken)
+    lots = next(task for task in SECOND if task.name == "cw-noise-20")
+    plan = SuitePlan((SuiteDesign("same", {}),), (lots.times(1e-3),), 1, tmp_path)
+    (one,) = run_suite(plan).effects
+    assert "not finite" in one.reason

@@ -18,8 +18,9 @@ from se_rl.environments.outside.queue_reactive_world import PENALTY, QueueReacti
 from se_rl.environments.outside.task import Array, OutsideWorld, SeededEpisodes
 from se_rl.environments.worlds import World
 from se_rl.modules.defaults import Modules, NetworkFactory
+from se_rl.rl.rollout import Diverged
 from se_rl.rl.surrogate import PPOSettings
-from se_rl.rl.trainer import TrainConfig, Trained, train
+from se_rl.rl.trainer import TrainConfig, Trained, one_thread, train
 
 MARKETS = (QueueReactiveWorld.name, *NAMES)
 AT_ONCE = 3000
@@ -115,6 +116,9 @@ def _played(
         runner.start(len(part), world.horizon)
         fields = np.zeros((len(world.field_names), len(part)), np.float32)
         for _ in range(world.horizon):
-            ratio, _ = runner.act(observation)
+            with one_thread():
+                ratio, _ = runner.act(observation)
+            if not np.isfinite(ratio).all():
+                raise Diverged("the policy's actions are not finite")
             observation = world.step(ratio, None, fields)
         yield np.where(world.broken, np.nan, world.returned), world.unfinished > 0
