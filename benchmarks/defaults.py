@@ -30,7 +30,6 @@ from se_rl.baselines import registry, schedules
 from se_rl.baselines.classical import Planning
 from se_rl.baselines.fitting import Fitted
 from se_rl.baselines.registry import TrainRival
-from se_rl.baselines.ridge import XSRidge
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.task import BaselineTask
 from se_rl.data.catalog import load_dataset
@@ -38,6 +37,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.known import with_history
 from se_rl.data.market_data import MarketData
 from se_rl.data.splits import Dates, given_split, split_dates, walk_forward
+from se_rl.environments.ridge import XSRidge
 from se_rl.environments.static_core import StaticCore, ratios_from_weights
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import Orders, order_pairs

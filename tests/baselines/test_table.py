@@ -9,13 +9,13 @@ import pytest
 
 from se_rl.baselines import task as task_module
 from se_rl.baselines.fitting import fit_on_train
-from se_rl.baselines.ridge import RidgeRecipe, XSRidge
 from se_rl.baselines.self_checks import mirrored
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.table import run_baselines
 from se_rl.data.catalog import DataSet
 from se_rl.data.features import FeatureScales
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.ridge import RidgeRecipe, XSRidge
 from se_rl.environments.task import order_pairs
 from se_rl.scoring.checks import CheckError
 

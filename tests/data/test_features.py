@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from se_rl.baselines.ridge import RidgeRecipe, ridge_features
 from se_rl.data.features import (
     OBSERVATION_FIELDS,
     PUBLIC_FIELDS,
@@ -20,6 +19,7 @@ from se_rl.data.features import (
 )
 from se_rl.data.market_data import MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.ridge import RidgeRecipe, ridge_features
 
 SMALL = synthetic_market(
     SyntheticConfig(exchange="XSHG", bar_minutes=5, symbols=4, sessions=5, seed=3)

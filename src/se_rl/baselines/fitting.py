@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from se_rl.baselines.ridge import XSRidge
 from se_rl.data.catalog import DataSet, load_train_days
 from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import DataError, MarketData
+from se_rl.environments.ridge import XSRidge
 
 MIN_SYMBOLS = 5
 MIN_TRAIN_SESSIONS = 3

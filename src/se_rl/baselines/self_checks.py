@@ -9,9 +9,9 @@ import numpy as np
 
 from se_rl.baselines.classical import Planning
 from se_rl.baselines.registry import RIDGE, TWAP
-from se_rl.baselines.ridge import XSRidge
 from se_rl.baselines.task import BaselineTask
 from se_rl.data.market_data import MarketData
+from se_rl.environments.ridge import XSRidge
 from se_rl.scoring.checks import (
     BLOCKING_P,
     Check,

@@ -32,6 +32,7 @@ WORTH_AN_OPTION = (
     "arm",
     "against",
     "estimator",
+    "start",
     "iterations",
     "parents",
     "siblings",

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.baselines import registry, schedules
-from se_rl.baselines.ridge import XSRidge
 from se_rl.baselines.settings import BaselinesConfig
 from se_rl.baselines.task import BaselineTask
 from se_rl.config import ConfigError, load_yaml
@@ -23,6 +22,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.known import with_history
 from se_rl.data.market_data import MarketData
 from se_rl.data.splits import Fold, given_split, walk_forward
+from se_rl.environments.ridge import XSRidge
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import order_pairs
 from se_rl.environments.worlds import Episodes

@@ -42,6 +42,7 @@ def train_config(config: RunConfig, rung: Rung) -> TrainConfig:
         learning_rate=config.learning_rate,
         gae_lambda=config.gae_lambda,
         initial_alpha=config.initial_alpha,
+        start=config.start,
         risk=config.risk,
         ppo=PPOSettings(clip=config.clip),
         samples=min(MOST_SAMPLES, config.samples),

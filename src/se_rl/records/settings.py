@@ -22,6 +22,8 @@ that never changes; `random` draws whole designs from the grammar and asks no mo
 """
 RISK = 0.02
 """The price of risk, per bps: a tracking error of 5 bps a day costs 0.25."""
+STARTS = ("none", "ridge", "foresight", "constant")
+"""Whose schedule a policy learns before RL."""
 FILL_MODELS = ("price_taker", "limit_on_bars", "queue")
 """How orders are filled on history."""
 
@@ -83,6 +85,9 @@ class RunConfig:
         "reinforce",
         "how weights learn: REINFORCE, or straight-through over a learned score",
         choices=("reinforce", "ste"),
+    )
+    start: Literal["none", "ridge", "foresight", "constant"] = option(
+        "none", "whose schedule designs that set none learn before RL", choices=STARTS
     )
     imagine: bool = option(True, "let designs imagine market paths")
     worlds: Literal["both", "static", "dynamic"] = option(

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
 
+from se_rl.bounded_reading import shown
 from se_rl.config import option, settings
 from se_rl.environments.worlds import World, further_of, several
 from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Reward
+from se_rl.records.settings import STARTS
 from se_rl.rl.action_maps import action_map_of
 from se_rl.rl.policy import WORLD_NAMES, ActionMap, Policy
 from se_rl.rl.ppo import PPO, PPOSettings
@@ -47,6 +50,9 @@ class TrainConfig:
         None, "where the design sets none (none: the default design's)", metavar="LR"
     )
     gae_lambda: float | None = option(None, "the same, in both worlds", metavar="L")
+    start: Literal["none", "ridge", "foresight", "constant"] = option(
+        "none", "whose schedule is learned before RL, where the design sets none", choices=STARTS
+    )
     device: str = option("cpu", "cpu or cuda", metavar="DEVICE")
     ppo: PPOSettings = field(
         default_factory=PPOSettings,
@@ -65,7 +71,8 @@ class TrainConfig:
 class Learner:
     """A policy with all that its training needs besides worlds and a budget.
 
-    `gae_lambda` is given for each world; a reward beyond `reward_bound` ends the training.
+    `gae_lambda` is given for each world; a reward beyond `reward_bound` ends the training. `start`
+    names the teacher that is imitated first (`rl.imitation`).
     """
 
     policy: Policy
@@ -75,6 +82,7 @@ class Learner:
     gamma: float
     gae_lambda: Mapping[str, float]
     batch: float = 1.0
+    start: str = STARTS[0]
     reward_bound: float = LIMITS.reward_magnitude
 
     @classmethod
@@ -114,6 +122,7 @@ class Learner:
                 "dynamic": _constant(modules, "gae_lambda_dynamic", config.gae_lambda),
             },
             batch=modules.constant("batch"),
+            start=_start(modules, config),
         )
 
 
@@ -155,6 +164,19 @@ def _constant(modules: Modules, name: str, setting: float | None) -> float:
     if setting is None or hasattr(modules.network, name):
         return modules.constant(name)
     return float(setting)
+
+
+def _start(modules: Modules, config: TrainConfig) -> str:
+    """The teacher that the design asks for, else that of the settings."""
+    start = str(getattr(modules.network, "start", config.start))
+    if start not in STARTS:
+        raise ValueError(f"start is {shown(start)}; use one of {', '.join(STARTS)}")
+    if start != STARTS[0] and modules.actions != "ratio":
+        raise ValueError(
+            f"start is {start!r} and actions are {modules.actions!r}; teachers trade ratios: "
+            "use actions 'ratio' or start 'none'"
+        )
+    return start
 
 
 def _check_size(policy: Policy) -> None:

@@ -83,7 +83,7 @@ class PPO:
         self.entropy_bonus = entropy_bonus
         self._generator = generator or torch.Generator().manual_seed(0)
         self._groups = [
-            _ParameterGroup(rate, parameters)
+            ParameterGroup(rate, parameters)
             for rate, parameters in groups or [(learning_rate, list(policy.parameters()))]
         ]
         self._rate_left = 1.0
@@ -209,7 +209,7 @@ class PPO:
             group.step(factor, count=self._steps, rate_left=self._rate_left)
 
 
-class _ParameterGroup:
+class ParameterGroup:
     """Parameters with one learning rate as a flat tensor, its gradient, and Adam's moments."""
 
     def __init__(self, rate: float, parameters: Sequence[nn.Parameter]) -> None:

@@ -23,6 +23,7 @@ from se_rl.environments.worlds import World, several
 from se_rl.modules.defaults import Modules
 from se_rl.rl.batch import Batch
 from se_rl.rl.held_back import Judge
+from se_rl.rl.imitation import imitate
 from se_rl.rl.learner import OWN_SEEDS, Learner, TrainConfig, check_world_names, most_agents
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.rebalance import EVERY, Balance
@@ -119,6 +120,10 @@ class Training:
         """Spend the budget; a training that cannot go on ends with its reason."""
         reason = None
         try:
+            with one_thread():
+                self.work += imitate(
+                    self.learner, self.worlds, budget=self.config.budget, seed=self.seed
+                )
             self.learn(self.phases_of_budget(), progress=progress)
             self.judge.keep_best(self.learner.policy)
         except Diverged as error:

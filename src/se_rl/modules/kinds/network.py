@@ -20,6 +20,7 @@ from se_rl.modules.default_sources import source_of_default
 from se_rl.modules.errors import ModuleError, need
 from se_rl.modules.kinds.kind import BEHAVIOUR, Floats, Load, ModuleKind, Recorded
 from se_rl.modules.kinds.network_grammar import DEFAULT_RULES, RULES
+from se_rl.records.settings import STARTS
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -71,6 +72,7 @@ def _glossary() -> tuple[str, ...]:
     for name, known in NETWORK_CONSTANTS.items():
         numbers = f"{known.low:g} to {known.high:g}, default {known.default:g}"
         lines.append(f"{name}: {numbers}; {known.help}")
+    lines.append(f"start: {', '.join(STARTS)}; whose schedule is learned before RL, a text")
     lines.append(f"obs[..., i] holds, in this order: {', '.join(OBSERVATION_FIELDS)}")
     lines.append(
         "inputs: a tuple of names, none by default; what obs holds behind these in the simulated"
@@ -120,6 +122,9 @@ def check_attributes(network: Any) -> Any:
         interface_of(network)
     except ValueError as error:
         raise ModuleError(str(error)) from None
+    start = getattr(network, "start", STARTS[0])
+    if not isinstance(start, str) or start not in STARTS:
+        raise ModuleError(f"start = {start!r} is unknown; set one of {', '.join(STARTS)}")
     return network
 
 
@@ -210,6 +215,9 @@ def _constants(factory: Any) -> Floats:
     for name, known in NETWORK_CONSTANTS.items():
         value = getattr(factory, name, known.default)
         shares.append((value - known.low) / (known.high - known.low))
+    start = getattr(factory, "start", STARTS[0])
+    if start != STARTS[0]:  # in front, so that the others' numbers stay
+        shares.insert(0, STARTS.index(start) / len(STARTS))
     return np.array(shares, np.float32)
 
 
