@@ -130,6 +130,14 @@ def test_rewards_and_networks_change_the_policy(sandbox: SandboxedTrainer) -> No
     assert weights(trained(sandbox, {"network": GRU})).shape != default.shape
 
 
+def test_a_network_may_ask_for_a_teacher(sandbox: SandboxedTrainer) -> None:
+    plain = weights(trained(sandbox, {"network": GRU}))
+    taught = GRU.replace("    history = 4", '    history = 4\n    start = "ridge"')
+    assert not np.array_equal(plain, weights(trained(sandbox, {"network": taught})))
+    beside = trained(sandbox, {"network": taught, "imagination": IMAGINE})  # real bars teach
+    assert beside.ok and beside.curve[0]["work"] > 0.1 * CONFIG.budget
+
+
 def test_a_profile_changes_the_market(sandbox: SandboxedTrainer) -> None:
     worlds = TrainingWorldsConfig(worlds="dynamic", dynamic_horizons=(8,), bank=32)
     default, wide = trained(sandbox, {}, worlds), trained(sandbox, {"profiling": PROFILE}, worlds)

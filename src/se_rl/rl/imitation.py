@@ -120,7 +120,7 @@ class _Student:
         if not bool(torch.isfinite(loss)):
             raise Diverged("the loss of the imitation start is not finite")
         self._weights.gradient.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self._steps += 1
         with torch.no_grad():
             self._weights.step(torch.tensor(1.0), count=self._steps, rate_left=1.0)
