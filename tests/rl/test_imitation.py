@@ -15,7 +15,7 @@ from se_rl.environments.static_world import StaticWorld
 from se_rl.modules.defaults import Modules, Network
 from se_rl.modules.errors import ModuleError
 from se_rl.modules.kinds import KINDS
-from se_rl.modules.kinds.network import check_constants
+from se_rl.modules.kinds.network import check_attributes
 from se_rl.modules.loading import load_design
 from se_rl.rl.imitation import SHARE, StartTeacher, imitate
 from se_rl.rl.learner import Learner
@@ -175,11 +175,15 @@ def test_an_unknown_start_is_refused_in_one_line() -> None:
     config = TrainConfig(start="guru")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="start is 'guru'; use one of none, ridge, foresight"):
         Learner.of_design(Modules(), worlds, config, seed=0)
+    chooses = type("Chooses", (Network,), {"actions": "slices"})
+    settings = TrainConfig(start="ridge")
+    assert Learner.of_design(Modules(network=chooses), worlds, settings, seed=0).start == "none"
+    both = type("Both", (chooses,), {"start": "ridge"})
     with pytest.raises(ValueError, match="teachers trade ratios"):
-        Learner.of_design(Modules(actions="grid"), worlds, TrainConfig(start="ridge"), seed=0)
+        Learner.of_design(Modules(network=both), worlds, settings, seed=0)
     for wrong in ("guru", 3, None):
         with pytest.raises(ModuleError, match=r"start = .* is unknown; set one of none, ridge"):
-            check_constants(SimpleNamespace(start=wrong))
+            check_attributes(SimpleNamespace(start=wrong))
     source = (
         KINDS["network"]
         .contract.examples[0]

@@ -153,10 +153,11 @@ class _Lessons:
         ratios = self.teacher.ratios(episodes.orders, self.sampler.neutral)
         seen = _watched(world, episodes, ratios, self.sampler.neutral.offset, policy)
         wanted = torch.from_numpy(ratios.T.astype(np.float32)).to(seen.device)  # [step, order]
+        used = self.student.action_map.outputs(world.takes_price)
         for _ in range(PASSES):
             order = torch.randperm(world.horizon, generator=self.generator)
             for steps in order.tensor_split(min(MINIBATCHES, world.horizon)):
-                loss = self._loss(seen, wanted, steps, used=2 if world.takes_price else 1)
+                loss = self._loss(seen, wanted, steps, used=used)
                 self.student.learn(loss)
         row = row_work(policy, _window(seen, 0, policy.history))
         cost = work_of_step(self.name, row=row, epochs=PASSES, talks=False)

@@ -15,7 +15,7 @@ from se_rl.environments.worlds import World, further_of, several
 from se_rl.modules.contracts import LIMITS
 from se_rl.modules.defaults import Modules, Reward
 from se_rl.records.settings import STARTS
-from se_rl.rl.action_maps import action_map_of
+from se_rl.rl.action_maps import RatioActions, action_kind, action_map_of
 from se_rl.rl.policy import WORLD_NAMES, ActionMap, Policy
 from se_rl.rl.ppo import PPO, PPOSettings
 from se_rl.rl.rollout import Diverged
@@ -167,16 +167,19 @@ def _constant(modules: Modules, name: str, setting: float | None) -> float:
 
 
 def _start(modules: Modules, config: TrainConfig) -> str:
-    """The teacher that the design asks for, else that of the settings."""
-    start = str(getattr(modules.network, "start", config.start))
+    """The teacher that the design asks for, else that of the settings where it can be followed."""
+    own = getattr(modules.network, "start", None)
+    start = config.start if own is None else own
     if start not in STARTS:
         raise ValueError(f"start is {shown(start)}; use one of {', '.join(STARTS)}")
-    if start != STARTS[0] and modules.actions != "ratio":
-        raise ValueError(
-            f"start is {start!r} and actions are {modules.actions!r}; teachers trade ratios: "
-            "use actions 'ratio' or start 'none'"
-        )
-    return start
+    if start == STARTS[0] or action_kind(modules) in (ActionMap, RatioActions):
+        return start
+    if own is None:
+        return STARTS[0]
+    raise ValueError(
+        f"start is {start!r} and actions are {modules.interface.actions!r}; teachers trade ratios: "
+        "use actions 'ratio' or start 'none'"
+    )
 
 
 def _check_size(policy: Policy) -> None:
