@@ -120,7 +120,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def start(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunResults]:
     """Starts, or goes on with, a run of made-up trainings in a folder of that name."""
     monkeypatch.setenv("SE_RL_HOME", str(home))
-    monkeypatch.setattr(run, "TrainingPool", CheapTrainingPool)
+    monkeypatch.setattr(preparation, "TrainingPool", CheapTrainingPool)
     monkeypatch.setattr(run, "run_page", lambda path: f"the page of {path.name}")
     monkeypatch.setattr(final_tables, "history_table", _test_table)
     monkeypatch.setattr(
