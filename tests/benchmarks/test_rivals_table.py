@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +13,18 @@ import pytest
 from se_rl.baselines import registry
 from se_rl.data.market_data import SplitDates
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.modules.edits import single_edits
+from se_rl.modules.kinds import KINDS
 from se_rl.scoring.execution import ConstantSchedule
 from se_rl_benchmarks import defaults, rivals
 from se_rl_benchmarks.champion_rival import read_champions, respelled
 from se_rl_benchmarks.defaults import Job
 from se_rl_benchmarks.rivals import CELLS, all_jobs, outcome, read_kept
 from se_rl_benchmarks.rivals_page import RivalGains, finished, page
+from se_rl_benchmarks.search_results import Champion
 
 NAME = "in_15min_2024"
 CELL = next(iter(CELLS))
-CHAMPIONS = Path(__file__).parents[2] / "docs" / "results" / "champions.jsonl"
 OPTIONS = Namespace(seeds=2, budget=0.02, split="valid")
 
 
@@ -107,22 +109,33 @@ def test_seeds_spread_into_the_row() -> None:
     assert row["mean"] == pytest.approx(17 / 6) and row["trainings"] == 2
 
 
-def test_champions_are_one_more_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    champions = read_champions(CHAMPIONS, found_on="nasdaq100", arm="full")
-    assert sorted(champions.designs) == [0, 1, 2, 3, 4]
-    imagines = [seed for seed, one in champions.designs.items() if one.imagine is not None]
+@pytest.fixture
+def found(tmp_path: Path) -> Path:
+    """The champions of two searches: one edited the network, one imagines."""
+    rng = np.random.default_rng(0)
+    network = single_edits(KINDS["network"].default_source, "network", rng)[0]
+    designs = [{"network": network}, {"imagination": KINDS["imagination"].random_source(rng)}]
+    place = tmp_path / "champions.jsonl"
+    with place.open("w") as file:
+        for seed, sources in enumerate(designs):
+            one = Champion("nasdaq100", "tiny", "full", seed, f"design {seed}", sources)
+            file.write(json.dumps(asdict(one)) + "\n")
+    return place
+
+
+def test_champions_are_one_more_row(found: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    champions = read_champions(found, found_on="nasdaq100", arm="full")
+    assert champions.designs[0].imagine is None and champions.designs[1].imagine is not None
     monkeypatch.setitem(rivals.LEARNED, champions.name, champions)
-    jobs = [job for job in all_jobs((NAME,), OPTIONS) if job.method == champions.name]
-    assert [job.seed for job in jobs] == [0, 1]
-    strong = outcome(replace(jobs[0], method="PPO strong"))
-    for job in (replace(jobs[0], seed=imagines[0]), replace(jobs[0], seed=1)):
-        assert outcome(job)["whole"] != strong["whole"]
-    nothing_found = outcome(replace(jobs[0], seed=9))
-    assert nothing_found["whole"] == outcome(replace(jobs[0], method="PPO strong", seed=9))["whole"]
+    jobs = [job for job in all_jobs((NAME,), replace_seeds(3)) if job.method == champions.name]
+    assert [job.seed for job in jobs] == [0, 1, 2]
+    for job in jobs:
+        strong = outcome(replace(job, method="PPO strong"))["whole"]
+        assert (outcome(job)["whole"] == strong) == (job.seed == 2)  # that search found nothing
 
 
-def test_a_file_without_champions_and_free_python_are_refused() -> None:
+def test_a_file_without_champions_and_free_python_are_refused(found: Path) -> None:
     with pytest.raises(SystemExit, match="has no champion of arm local on csi100"):
-        read_champions(CHAMPIONS, found_on="csi100", arm="local")
+        read_champions(found, found_on="csi100", arm="local")
     with pytest.raises(SystemExit, match="this champion's reward is free Python"):
         respelled({"reward": "def reward(step):\n    return step.news\n"})
