@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from se_rl.baselines.registry import TrainRival
-from se_rl.environments.imagined import imagined_data
 from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import NamedWorlds, World, several
@@ -17,7 +16,7 @@ from se_rl.modules.derivation import derivation, spell
 from se_rl.modules.loading import load_design
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trainer import TrainConfig, Trained, train
-from se_rl.rl.training_worlds import numpy_imagine
+from se_rl.rl.training_worlds import imagined_world
 from se_rl_benchmarks.search_results import champions_of
 
 
@@ -52,11 +51,7 @@ def with_imagined(world: World, modules: Modules, seed: int) -> World:
     """A world of history with as many imagined episodes, where the design imagines any."""
     if modules.imagine is None or not isinstance(world, StaticWorld):
         return world
-    bars = imagined_data(world.data, numpy_imagine(modules.imagine, seed=seed))
-    imagined = StaticWorld(
-        bars, horizon=world.horizon, scales=world.scales, sizes=world.sizes, costs=world.costs
-    )
-    return MixedWorld([world, imagined])
+    return MixedWorld([world, imagined_world(world, modules.imagine, seed=seed)])
 
 
 def read_champions(path: Path, *, found_on: str, arm: str) -> Champions:

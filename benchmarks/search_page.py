@@ -15,9 +15,13 @@ EQUAL = (
     "training seeds and finals. Every champion is trained anew, five times with seeds that no "
     "search used, in both worlds, and scored on the test days and on fresh simulated orders beside "
     "the default trained with the same seeds. A search that keeps the default counts as 0. "
-    "Intervals are 95 % over seeds (Student's t), of differences over the seeds that both have."
+    "Intervals are 95 % over seeds (Student's t), of differences over the seeds that both have. "
+    'This holds among searches of one code; those of another (its digest; "earlier" was not '
+    "written down) may have begun otherwise and had fewer finalists."
 )
 """What the tables hold equal."""
+EARLIER = "earlier"
+"""Stands for code whose digest was not written down."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,8 @@ class SearchRow:
     weight_steps: int = 0
     descent: str = ""
     """By which operators, and by whose hand, the champion came of the default."""
+    code: str = ""
+    """The digest of the code that searched."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class ArmRow:
     over_default: float
     ci95: tuple[float, float]
     by_seed: tuple[float, ...]
+    code: str = ""
 
 
 def mean_interval(gains: Sequence[float]) -> tuple[float, tuple[float, float]]:
@@ -85,6 +92,7 @@ def by_arm(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
             int(np.mean([row.trainings for row in mine])),
             *mean_interval(gains),
             gains,
+            ", ".join(dict.fromkeys(row.code or EARLIER for row in mine)),
         )
     return found
 
@@ -129,8 +137,10 @@ def page(sets: Mapping[str, Mapping[str, Any]]) -> str:
     for name, told in sets.items():
         parts.append(f"## {name}, preset {told.get('preset', 'unknown')}")
         if told["arms"]:
-            head = ("arm", "searches", "accepted", "trainings each", "score", "by seed")
-            parts.append(table(head, _lines(told["arms"])))
+            columns = ("arm", "searches", "accepted", "trainings each", "score", "by seed", "code")
+            codes = [row.get("code") or EARLIER for row in told["arms"].values()]
+            arms = zip(_lines(told["arms"]), codes, strict=True)
+            parts.append(table(columns, [(*line, code) for line, code in arms]))
         if told.get("differences"):
             head = ("difference", "seeds", "accepted", "trainings more", "score", "by seed")
             parts.append(table(head, _lines(told["differences"])))

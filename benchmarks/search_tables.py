@@ -35,6 +35,7 @@ from se_rl.llm.backends import TrainableDesigner
 from se_rl.llm.code_validator import recorded_steps
 from se_rl.llm.local import LocalDesigner
 from se_rl.records.archive import Archive
+from se_rl.records.code_hash import code_hash
 from se_rl.records.entries import DEFAULT, Candidate
 from se_rl.records.settings import ARMS, RunConfig, preset
 from se_rl_benchmarks.forked_searches import (
@@ -129,6 +130,7 @@ class Searches:
                 len(designers.asked),
                 sum(step.weights is not None and step.weights.moved for step in steps),
                 descent(search.designs.candidates, champion) if accepted else "",
+                code_hash()[:8],
             )
         return row, sources
 

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 import time
+from dataclasses import replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, cast
@@ -24,7 +25,7 @@ from se_rl_benchmarks.forked_searches import (
     TakenInTurns,
 )
 from se_rl_benchmarks.many_trainings import Job, Outcome
-from se_rl_benchmarks.search_page import CarriedRow, SearchRow, differences
+from se_rl_benchmarks.search_page import CarriedRow, SearchRow, differences, page, told_of
 from se_rl_benchmarks.search_results import Results, champions_of
 from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
@@ -193,3 +194,13 @@ def test_results_add_up_over_calls(tmp_path: Path) -> None:
         Results(tmp_path, "here", "standard", resume=True)
     Results(tmp_path, "here", "tiny", resume=False)
     assert not champions_of(tmp_path / "champions.jsonl")
+
+
+def test_the_page_says_which_code_made_an_arm() -> None:
+    rows = [replace(row("full", 0, 0.5), code="c0de"), replace(row("full", 1, 0.4), code="c0de")]
+    rows += [row("random", 0, 0.1), replace(row("random", 1, 0.2), code="c0de")]
+    told = json.loads(json.dumps(told_of(rows, [], preset="tiny", planned=4)))
+    arms = [
+        line for line in page({"set": told}).splitlines() if line.startswith(("| full |", "| r"))
+    ]
+    assert [line.split(" | ")[-1] for line in arms] == ["c0de |", "earlier, c0de |"]

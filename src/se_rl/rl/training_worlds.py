@@ -176,12 +176,7 @@ def _add_static(
     dates = real.data.dates
     kept = len(dates) - round(HELD_BACK * len(dates))
     learned, rest = (dates[:kept], dates[kept:]) if 0 < kept < len(dates) else (dates, dates)
-    imagined = None
-    if imagine is not None:
-        bars = imagined_data(real.data, numpy_imagine(imagine, seed=seed))
-        imagined = StaticWorld(
-            bars, horizon=real.horizon, scales=real.scales, sizes=real.sizes, costs=real.costs
-        ).showing(real.further)
+    imagined = None if imagine is None else imagined_world(real, imagine, seed=seed)
     worlds: list[World] = []
     held_back: list[World] = []
     for horizon in config.horizons:
@@ -190,6 +185,15 @@ def _add_static(
         worlds.append(own if other is None else MixedWorld([own, other]))
         held_back.append(real.over(horizon=horizon, dates=rest))
     found.train["static"], found.held_back["static"] = tuple(worlds), tuple(held_back)
+
+
+def imagined_world(real: StaticWorld, imagine: Imagine, *, seed: int) -> StaticWorld:
+    """A world of history whose bars are imagined from its own."""
+    bars = imagined_data(real.data, numpy_imagine(imagine, seed=seed))
+    world = StaticWorld(
+        bars, horizon=real.horizon, scales=real.scales, sizes=real.sizes, costs=real.costs
+    )
+    return world.showing(real.further)
 
 
 def _parts_of_banks(
