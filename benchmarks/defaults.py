@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from multiprocessing import TimeoutError as TooLate
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -188,7 +189,7 @@ def run(
         while len(found) < len(jobs) and time.monotonic() < until:
             try:
                 done = waiting.next(timeout=max(0.1, until - time.monotonic()))
-            except TimeoutError:
+            except TooLate:
                 break
             found.append(done)
             file.write(json.dumps(done) + "\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -106,3 +107,22 @@ def test_the_figures_are_those_of_their_formulas() -> None:
     assert ridge["tracking_error"] == pytest.approx(whole.std(ddof=1))
     assert ridge["score"] == pytest.approx(specific.mean() - 0.01 * whole.var(ddof=1))
     assert "30 days, 8 names" in page(table)
+
+
+def made_slowly(job: Job) -> DayGains:
+    """A job that only the first seed ends in time."""
+    time.sleep(60.0 * job.seed)
+    gain = [0.0]
+    return DayGains(
+        set=NAME, fold=SPLIT, method="x", seed=job.seed, dates=[1], specific=gain, whole=gain
+    )
+
+
+def test_the_clock_ends_a_table_in_peace(tmp_path: Path) -> None:
+    jobs = [Job(NAME, SPLIT, "x", seed, 1.0, "valid", 0) for seed in (0, 1)]
+    keep = tmp_path / "kept.jsonl"
+
+    found = defaults.run(jobs, keep, workers=2, until=time.monotonic() + 2.0, outcome=made_slowly)
+
+    assert [one["seed"] for one in found] == [0]
+    assert len(keep.read_text().splitlines()) == 1
