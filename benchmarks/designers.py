@@ -3,13 +3,15 @@
     OMP_NUM_THREADS=1 python benchmarks/designers.py --out out/designers
         [--adapter FILE ...] [--parents 60] [--edits 8] [--wishes 15] [--validate 200] [--model smollm2]
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/designers.py --out out/designers --real
-        [--minutes 9] [--workers 16] [--work W] [--data csi100 --edits 2] [--results docs/results]
+        [--minutes 9] [--workers 16] [--work W] [--data csi100 --edits 3] [--packed sets.npz]
+        [--results docs/results]
 
 Random edits, the untouched model and the given adapters edit the same parents, which were kept out
 of the adapters' training (same `--seed`). The first command judges by the bank's surrogate and
 writes pairs.jsonl; with `--real` the edits in it, up to `--edits` of each parent, and their parents
-are trained, each with the same seed, and the measured gains take the place of the expected ones. It
-can be repeated: what is trained stays in OUT. `--wishes` tries each wish on so many parents,
+are trained, each with the same seed, and the measured gains take the place of the expected ones; in
+another world, `--data` (a real set's valid days: `packed_sets.py`), they stand beside them. It can
+be repeated: what is trained stays in OUT. `--wishes` tries each wish on so many parents,
 `--validate` writes so many edits of every module, all five, by the last designer, through the
 validator, and times them; `--parents 0` does these alone. What is known is written to designers.json
 and designers.md, in RESULTS too.
@@ -51,6 +53,7 @@ from se_rl.modules.kinds import KINDS
 from se_rl.records.files import to_json
 from se_rl.records.settings import preset
 from se_rl_benchmarks.designers_page import page
+from se_rl_benchmarks.packed_sets import known_set
 from se_rl_benchmarks.preferences import preferences
 from se_rl_benchmarks.real_edits import RealEdit, differences, first_edits, read_edits, real_gains
 
@@ -147,7 +150,8 @@ def _told(designer: str, pair: EditPair) -> RealEdit:
 def trained(options: argparse.Namespace) -> dict[str, Any]:
     """The measured gains of all pairs that are trained, and how far designers are apart."""
     edits = first_edits(read_edits(options.out / PAIRS), options.edits)
-    config = preset("quick", data=options.data)
+    changes, dataset = known_set(options.data, options.packed)
+    config = preset("quick", **changes)
     work = options.work or config.rungs.last.work
     gains = real_gains(
         edits,
@@ -156,6 +160,7 @@ def trained(options: argparse.Namespace) -> dict[str, Any]:
         seconds=60.0 * options.minutes,
         workers=options.workers,
         work=work,
+        dataset=dataset,
     )
     measured: dict[str, Any] = {}
     for name in dict.fromkeys(edit.designer for edit in edits):
@@ -190,6 +195,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--validate", type=int, default=0, help="edits of each module")
     parser.add_argument("--real", action="store_true", help="train the pairs of the first command")
     parser.add_argument("--data", default=HOME, help="where to train them")
+    parser.add_argument("--packed", type=Path, help="real sets, packed, instead of their files")
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--work", type=float, help="of a training, instead of the last rung's")
     parser.add_argument("--workers", type=int, default=os.cpu_count())

@@ -25,9 +25,9 @@ def number(value: float | None, decimals: int = 2) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:.{decimals}f}"
 
 
-def signed(value: float | None) -> str:
+def signed(value: float | None, decimals: int = 2) -> str:
     """A figure with its sign, or a dash."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:+.2f}"
+    return "-" if value is None or not math.isfinite(value) else f"{value:+.{decimals}f}"
 
 
 def interval(bounds: Sequence[float | None]) -> str:

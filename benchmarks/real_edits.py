@@ -14,6 +14,7 @@ from statistics import mean
 import numpy as np
 
 from se_rl.core.operators import hashes
+from se_rl.data.catalog import DataSet
 from se_rl.records.entries import design_id
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.score import ScoreRule, contributions
@@ -159,13 +160,15 @@ def real_gains(
     seconds: float,
     workers: int,
     work: float,
+    dataset: DataSet | None = None,
 ) -> dict[tuple[str, str], float]:
     """Train what fits into the time, a line each into a file, and tell what is known then.
 
-    Parent and child are scored on the same orders of the last rung.
+    Parent and child are scored on the same orders of the last rung. `dataset` are bars that are
+    here already.
     """
     done = read_readings(place)
-    workshop = Workshop(config)
+    workshop = Workshop(config, dataset=dataset)
     rule = ScoreRule.of(workshop.config)
 
     with place.open("a") as file:

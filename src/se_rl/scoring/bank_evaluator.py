@@ -32,16 +32,21 @@ UNITS = 8
 class PretendedTrainings:
     """What trainings of any design would come to, by the surrogate of one bank.
 
-    `weights` are those of history and simulated markets in the score.
+    `weights` are those of history and simulated markets in the score, `luck` is how much of the
+    bank's luck readings have.
     """
 
-    def __init__(self, bank: DesignBank, weights: Mapping[str, float]) -> None:
+    def __init__(
+        self, bank: DesignBank, weights: Mapping[str, float], *, luck: float = 1.0
+    ) -> None:
         self.bank = bank
         self.surrogate = Surrogate(Examples.of(bank), bank.default.words)
-        self.luck: SeedLuck = seed_luck(bank.designs)
+        measured = seed_luck(bank.designs)
+        self.luck = SeedLuck(luck * measured.history, luck * measured.simulated, measured.pairs)
         errors = [line.score.gain_se for line in bank.lines if line.score and line.score.gain_se]
         # the error of a score whose parts have this one each is what the bank has in the middle
-        self.order_error = float(np.median(errors)) / hypot(*weights.values()) if errors else 0.0
+        error = float(np.median(errors)) / hypot(*weights.values()) if errors else 0.0
+        self.order_error = luck * error
         self._known: dict[tuple[str, int], tuple[float, float]] = {}
 
     def gains(self, name: str, sources: Mapping[str, str], level: int) -> tuple[float, float]:

@@ -57,6 +57,7 @@ def card_page(
         f"- data: design bank {facts.bank_sha256[:12]}, {facts.learned} designs learned from,"
         f" {facts.kept_out_designs} kept out (whole chains)",
         f"- command: `{facts.command}`",
+        f"- adapter gone on from: {plan.adapter[:12]}",
         f"- seed {plan.seed}, {len(rows)} of {plan.steps} steps ({plan.imitation_steps} of imitation"
         f" first), {facts.seconds:.0f} seconds on {facts.device}",
         f"- code {facts.code[:12]}, {', '.join(f'{name} {v}' for name, v in facts.versions.items())}",

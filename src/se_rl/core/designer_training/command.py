@@ -2,9 +2,10 @@
 
     python scripts/train_designer.py --out out/designer --minutes 8 --device cuda
 
-`--minutes` is the training's; measuring comes after it. The same command goes on with a training
-that was interrupted. OUT gets state.safetensors and steps.jsonl, to go on with, and in the end
-adapter.safetensors, card.md and card.json.
+`--minutes` is the training's; measuring comes after it. `--adapter shipped` (or a file) goes on from
+that adapter instead of a fresh one. The same command goes on with a training that was interrupted.
+OUT gets state.safetensors and steps.jsonl, to go on with, and in the end adapter.safetensors,
+card.md and card.json.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from se_rl.core.designer_training.skill import (
 )
 from se_rl.core.designer_training.training import DesignerPlan, DesignerTraining
 from se_rl.core.designer_training.wishes import WISHES, Following
+from se_rl.llm.adapter_file import chosen_adapter
 from se_rl.llm.backends import LlmError
 from se_rl.llm.catalog import resolve, sha256_of
 from se_rl.llm.generator import DesignGenerator
@@ -129,7 +131,14 @@ def _trained(options: argparse.Namespace, words: Sequence[str]) -> int:
     source = resolve(options.model)
     base = LocalDesigner(source, threads=1, device=options.device)
     bank = load_bank()
-    training = DesignerTraining(base, bank, preset("quick").weights, plan_of(options), options.out)
+    training = DesignerTraining(
+        base,
+        bank,
+        preset("quick").weights,
+        plan_of(options),
+        options.out,
+        given=chosen_adapter(options.adapter, options.model),
+    )
     print(
         f"{len(training.split.learned)} designs to learn from, {len(training.split.kept_out)} kept"
         f" out; {training.done} of {training.plan.steps} steps are done",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,8 @@ from se_rl.llm.local import LocalDesigner
 from se_rl.modules.design_bank.words import module_words
 from se_rl.modules.edits import EditLanguage, drawn_edit
 
-TRIES = 6
-"""Draws for each edit that is wanted."""
+TRIES, WISH_TRIES = 6, 20
+"""Draws for each edit that is wanted: more where a wish is made, since few edits go its way."""
 LEAST_WEIGHT = 0.05
 """An edit with less than this share of an even weight is no example."""
 
@@ -25,15 +26,24 @@ Array = npt.NDArray[np.float64]
 
 def drawn_edits(situation: Situation, n: int, rng: np.random.Generator) -> list[str]:
     """Up to n different versions of the module, drawn as the arm `local` draws them."""
+    return list(islice(_draws(situation, TRIES * n, rng), n))
+
+
+def granting_edits(situation: Situation, n: int, rng: np.random.Generator) -> list[str]:
+    """Up to n of them that go the way of the situation's wish."""
+    drawn = _draws(situation, WISH_TRIES * n, rng)
+    return list(islice(filter(situation.grants, drawn), n))
+
+
+def _draws(situation: Situation, tries: int, rng: np.random.Generator) -> Iterator[str]:
+    """The different versions of the module that so many draws bring."""
     task = situation.task
-    found: dict[str, None] = {}
-    for _ in range(TRIES * n):
+    seen = {task.source}
+    for _ in range(tries):
         source = drawn_edit(task.source, task.code_type, rng, changes=task.changes)
-        if source is not None and source != task.source:
-            found[source] = None
-        if len(found) == n:
-            break
-    return list(found)
+        if source is not None and source not in seen:
+            seen.add(source)
+            yield source
 
 
 def example_weights(worth: Array, *, sharpness: float) -> Array:
@@ -55,18 +65,22 @@ def examples(
     sharpness: float,
     rng: np.random.Generator,
 ) -> tuple[list[Proposal], list[float]]:
-    """Edits drawn at random as if the designer had written them, weighted by what they are worth."""
+    """Edits drawn at random as if the designer had written them, weighted by what they gain.
+
+    Where a wish is made they all go its way: what is likely at random would drown it. Few edits
+    grant some wishes, so every situation counts as much as n examples.
+    """
     task = situation.task
     language = EditLanguage(task.source, task.code_type, changes=task.changes)
     texts: list[str] = []
     sources: list[str] = []
-    for source in drawn_edits(situation, n, rng):
+    for source in (granting_edits if situation.wish else drawn_edits)(situation, n, rng):
         text = language.written(source)
         if text is not None:
             texts.append(text)
             sources.append(source)
-    worth = situation.worth(judge.gains(situation, sources), sources)
-    weights = example_weights(worth, sharpness=sharpness)
+    weights = example_weights(judge.gains(situation, sources), sharpness=sharpness)
+    weights *= n / max(1, len(sources))
     chosen = np.flatnonzero(weights > LEAST_WEIGHT).tolist()
     request = task.request(constrained=True, seed=0)
     proposals = designer.taught(request, [texts[place] for place in chosen])

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.core.designer_training.wishes import WISHES, can_be_asked, move
+from se_rl.core.designer_training.wishes import LEAST_MOVE, WISHES, can_be_asked, move
 from se_rl.llm.editing import CHANGES, SHOWN_EDITS, EditTask, TriedEdit, shown_edits
 from se_rl.llm.instruction_grammar import random_advice
 from se_rl.modules.derivation import derivation
@@ -31,7 +31,7 @@ KEPT_OUT = 0.2
 """The share of the bank's chains that is measured by."""
 DEFAULT_PARENT = 0.3
 """How often the parent is the default, with which every search begins."""
-ADVISED, WISHED = 0.2, 0.35
+ADVISED, WISHED = 0.15, 0.45
 """How often the instruction is drawn advice, and how often a wish."""
 WISH_WORTH = 2.0
 """What going the way that was asked is worth, in units of the spread of the siblings' gains."""
@@ -101,11 +101,17 @@ class Situation:
         """
         if not self.wish or not len(gains):
             return gains
-        moves = []
-        for source in sources:
-            moves.append(move(self.wish, self.task.code_type, self.task.source, source))
+        moves = [self.moved(source) for source in sources]
         spread = max(float(gains.std()), 1e-9)
         return gains + WISH_WORTH * spread * np.sign(np.round(moves, 6))
+
+    def moved(self, source: str) -> float:
+        """How far a version of the module goes the way of the wish."""
+        return move(self.wish, self.task.code_type, self.task.source, source)
+
+    def grants(self, source: str) -> bool:
+        """Whether a version of the module goes the way of the wish; any does where there is none."""
+        return not self.wish or self.moved(source) > LEAST_MOVE
 
 
 class Situations:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from se_rl.config import ConfigError
 from se_rl.core.designer_training.lessons import examples, judged
 from se_rl.core.designer_training.situations import BankSplit, GainJudge, Situations, split_bank
+from se_rl.llm.adapter_file import NONE, AdapterFile
 from se_rl.llm.adapters import LoraSettings
 from se_rl.llm.backends import Proposal
 from se_rl.llm.design_outcomes import DesignOutcome, advantages, batch_summary, design_scores
@@ -26,7 +27,7 @@ from se_rl.modules.design_bank.storage import DesignBank
 from se_rl.records.files import write_bytes, write_text
 
 LABEL = "edits"
-"""What the adapter is called; behind it stands the number of its steps."""
+"""What a fresh adapter is called; behind it stands the number of its steps."""
 LAYERS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 SAVE_EVERY = 10
 """Steps between two states on disk."""
@@ -40,7 +41,8 @@ class DesignerPlan:
 
     `prompts` are situations in a step, `examples` the edits drawn for each in imitation, `group`
     those that the designer writes for each in REINFORCE. `sharpness` is how much better edits count
-    more, in imitation; `kl_coef` the pull towards the untouched model, in REINFORCE.
+    more, in imitation; `kl_coef` the pull towards the untouched model, in REINFORCE. `adapter` is
+    the SHA-256 of one to go on from, whose shape is kept.
     """
 
     seed: int = 0
@@ -58,6 +60,7 @@ class DesignerPlan:
     rank: int = 8
     alpha: int = 16
     layers: tuple[str, ...] = LAYERS
+    adapter: str = NONE
 
     def __post_init__(self) -> None:
         for name in ("imitation_steps", "reinforce_steps", "prompts", "examples", "group", "rank"):
@@ -94,11 +97,14 @@ class DesignerTraining:
         weights: dict[str, float],
         plan: DesignerPlan,
         folder: Path,
+        *,
+        given: AdapterFile | None = None,
     ) -> None:
         self.base = base
+        self.given = given
         self.bank = bank
         self.weights = weights
-        self.plan = plan
+        self.plan = replace(plan, adapter=given.sha256 if given else NONE)
         self.folder = folder
         self.split: BankSplit = split_bank(bank, seed=plan.seed)
         self.judge = GainJudge(bank, self.split.learned, weights)
@@ -142,6 +148,8 @@ class DesignerTraining:
     def _opened(self) -> LocalDesigner:
         """The adapter to go on with, or a fresh one."""
         plan = self.plan
+        if not self._state.exists() and self.given is not None:
+            return self.base.with_adapter_bytes(self.given.content)
         if not self._state.exists():
             shape = LoraSettings(plan.rank, plan.alpha, plan.layers, norms=True)
             return self.base.new_adapter(LABEL, settings=shape, seed=plan.seed)
@@ -151,13 +159,18 @@ class DesignerTraining:
                 f"{self.folder} has a training with other settings; give those, or another --out"
             )
         designer = self.base.with_adapter_bytes(self._state.read_bytes())
-        steps = int(str(designer.adapter).rpartition("@")[2])
+        steps = int(str(designer.adapter).rpartition("@")[2]) - self._before
         self.rows = [StepRow(**json.loads(line)) for line in lines[:steps]]
         return designer
 
+    @property
+    def _before(self) -> int:
+        """Steps that the given adapter has made already."""
+        return self.given.head.updates if self.given else 0
+
     def _step(self, step: int) -> dict[str, float]:
         for turn in range(TURNS):
-            rng = np.random.default_rng([self.plan.seed, 10, step, turn])
+            rng = np.random.default_rng([self.plan.seed, 10, self._before + step, turn])
             imitates = self.plan.phase(step) == "imitation"
             measured = self._imitate(rng) if imitates else self._reinforce(rng)
             if measured:
