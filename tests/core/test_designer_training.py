@@ -25,8 +25,9 @@ from se_rl.core.designer_training.skill import (
     skill_of,
 )
 from se_rl.core.designer_training.training import DesignerPlan, DesignerTraining
+from se_rl.core.designer_training.wishes import WISHES
 from se_rl.core.operators import Plan
-from se_rl.llm.adapter_file import adapter_head
+from se_rl.llm.adapter_file import adapter_head, read_adapter
 from se_rl.llm.design_outcomes import advantages, design_scores
 from se_rl.llm.editing import SHOWN_EDITS
 from se_rl.llm.local import LocalDesigner
@@ -177,6 +178,20 @@ def test_imitation_makes_good_edits_likelier(
     assert np.isfinite(before.numpy()).all() and float(np.mean(weights * gained)) > 0.2
 
 
+@pytest.mark.parametrize("wish", WISHES)
+def test_examples_of_a_wish_all_go_its_way(
+    wish: str, designer: LocalDesigner, judge: GainJudge, situations: Situations
+) -> None:
+    situation = situations.draw(np.random.default_rng(1), wish=wish)
+    rng = np.random.default_rng(0)
+    proposals, weights = examples(designer, situation, judge, n=6, sharpness=0.0, rng=rng)
+    assert proposals and sum(weights) == pytest.approx(6.0), "few examples count as much as many"
+    for proposal in proposals:
+        source = situation.task.choices.read(proposal.text).source
+        assert source is not None and situation.grants(source)
+    assert not situation.grants(situation.task.source)
+
+
 def test_own_edits_are_judged_among_their_siblings(
     designer: LocalDesigner, judge: GainJudge, situations: Situations
 ) -> None:
@@ -216,6 +231,28 @@ def test_an_interrupted_training_goes_on_bit_for_bit(
     with pytest.raises(ConfigError, match="other settings; give those, or another --out"):
         opened("parts", replace(PLAN, kl_coef=0.1))
     _the_command_writes_adapter_and_card(model, tmp_path)
+
+
+def test_a_training_goes_on_from_a_given_adapter(
+    designer: LocalDesigner, bank: DesignBank, tmp_path: Path
+) -> None:
+    plan = replace(PLAN, imitation_steps=1, reinforce_steps=0)
+    first = DesignerTraining(designer, bank, WEIGHTS, plan, tmp_path / "first")
+    first.run(until=np.inf, say=lambda _: None)
+    place = tmp_path / "adapter.safetensors"
+    place.write_bytes(first.designer.adapter_bytes(to_ship=True))
+    given = read_adapter(place)
+
+    def opened() -> DesignerTraining:
+        return DesignerTraining(designer, bank, WEIGHTS, plan, tmp_path / "next", given=given)
+
+    following = opened()
+    assert following.designer.adapter == "edits@1" and following.done == 0
+    following.run(until=np.inf, say=lambda _: None)
+    assert following.designer.adapter == "edits@2" and following.plan.adapter == given.sha256
+    assert opened().rows == following.rows != first.rows
+    with pytest.raises(ConfigError, match="other settings"):
+        DesignerTraining(designer, bank, WEIGHTS, plan, tmp_path / "next")
 
 
 def _the_command_writes_adapter_and_card(model: Path, tmp_path: Path) -> None:

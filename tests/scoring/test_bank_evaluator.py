@@ -63,6 +63,17 @@ def test_their_mean_is_what_the_surrogate_expects() -> None:
     assert PRETEND.gains("default", {}, LAST) == pytest.approx((0.0, 0.0), abs=1e-9)
 
 
+def test_readings_without_luck_are_what_the_surrogate_expects() -> None:
+    quiet = PretendedTrainings(BANK, CONFIG.weights, luck=0.0)
+    reading = quiet.reading("design", SOURCES, LAST, 3)
+    history, simulated = quiet.gains("design", SOURCES, LAST)
+    assert reading["static"] == pytest.approx(history)
+    assert reading["dynamic"] == pytest.approx(simulated)
+    half = PretendedTrainings(BANK, CONFIG.weights, luck=0.5)
+    assert half.order_error == pytest.approx(PRETEND.order_error / 2)
+    assert half.luck.history == pytest.approx(PRETEND.luck.history / 2)
+
+
 def test_a_standing_has_the_errors_that_the_bank_measured() -> None:
     rule = ScoreRule.of(CONFIG)
     errors, spreads = [], []
