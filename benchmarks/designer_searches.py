@@ -1,8 +1,8 @@
 """Whole searches of several designers against the design bank's surrogate: who climbs faster?
 
     OMP_NUM_THREADS=1 python benchmarks/designer_searches.py [--searches 10] [--preset standard]
-        [--designers local untouched shipped learning] [--iterations 6] [--luck 0.1] [--workers 2]
-        [--minutes 30] [--keep out/designer_searches.jsonl] [--results docs/results]
+        [--designers local untouched shipped learning] [--luck 0.1] [--workers 2] [--minutes 30]
+        [--keep out/designer_searches.jsonl] [--results docs/results]
 
 Each is the run's own loop with the model in it and pretended trainings, as in
 `simulated_searches.py`: the bank orders no scan and begins no chains, because it is what designs are
@@ -63,6 +63,8 @@ BESIDE = ("local", "shipped")
 """Designers that the others are held against."""
 NEVER = 1e-9
 """No search converges: all have the same iterations."""
+Job = tuple[str, float, str, int]
+"""Preset, share of the bank's luck, designer and seed of a search."""
 
 
 @dataclass(frozen=True)
@@ -86,23 +88,12 @@ class DesignerSearch:
         return float(np.dot(spent, held) / self.trainings[-1])
 
 
-@dataclass(frozen=True)
-class SearchKind:
-    """What all searches have in common: preset, iterations, and the share of the bank's luck."""
-
-    preset: str
-    iterations: int
-    luck: float
-
-
 @cache
-def pretended(kind: SearchKind) -> tuple[RunConfig, PretendedTrainings]:
+def pretended(preset_name: str, luck: float) -> tuple[RunConfig, PretendedTrainings]:
     """What all searches of a process use: settings and the surrogate."""
     torch.set_num_threads(1)
-    config = preset(
-        kind.preset, against="bank", scan=False, iterations=kind.iterations, epsilon=NEVER
-    )
-    return config, PretendedTrainings(load_bank(), config.weights, luck=kind.luck)
+    config = preset(preset_name, against="bank", scan=False, epsilon=NEVER)
+    return config, PretendedTrainings(load_bank(), config.weights, luck=luck)
 
 
 @cache
@@ -111,11 +102,11 @@ def model(name: str) -> LocalDesigner:
     return LocalDesigner(name, threads=1)
 
 
-def search_once(job: tuple[SearchKind, str, int]) -> DesignerSearch:
+def search_once(job: Job) -> DesignerSearch:
     """A search from its first iteration to its last."""
-    kind, designer, seed = job
+    preset_name, luck, designer, seed = job
     started = time.process_time()
-    base, trainings = pretended(kind)
+    base, trainings = pretended(preset_name, luck)
     config = replace(base, seed=seed, **DESIGNERS[designer])
     known: Mapping[str, Mapping[str, str]] = {}
 
@@ -217,7 +208,7 @@ def read_kept(keep: Path) -> list[DesignerSearch]:
     return found
 
 
-def finished(jobs: Sequence[tuple[SearchKind, str, int]], workers: int) -> Iterator[DesignerSearch]:
+def finished(jobs: Sequence[Job], workers: int) -> Iterator[DesignerSearch]:
     """Searches as they end."""
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         yield from pool.imap_unordered(search_once, jobs)
@@ -229,7 +220,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--searches", type=int, default=10, help="of each designer")
     parser.add_argument("--preset", default="standard")
     parser.add_argument("--designers", nargs="+", choices=list(DESIGNERS), default=list(DESIGNERS))
-    parser.add_argument("--iterations", type=int, default=6, help="of a search")
     parser.add_argument("--luck", type=float, default=0.1, help="share of the bank's luck")
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--minutes", type=float, default=30.0)
@@ -237,14 +227,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--results", type=Path, default=Path("docs/results"))
     options = parser.parse_args(arguments)
     until = time.monotonic() + 60.0 * options.minutes
-    kind = SearchKind(options.preset, options.iterations, options.luck)
     options.keep.parent.mkdir(parents=True, exist_ok=True)
     known = {(one.designer, one.seed) for one in read_kept(options.keep)}
-    jobs = []
+    jobs: list[Job] = []
     for seed in range(options.searches):
         for name in options.designers:
             if (name, seed) not in known:
-                jobs.append((kind, name, seed))
+                jobs.append((options.preset, options.luck, name, seed))
     for one in finished(jobs, options.workers) if jobs else ():
         with options.keep.open("a") as file:
             file.write(json.dumps(asdict(one)) + "\n")

@@ -11,7 +11,6 @@ import pytest
 from se_rl_benchmarks import designer_searches
 from se_rl_benchmarks.designer_searches import (
     DesignerSearch,
-    SearchKind,
     figures,
     read_kept,
     search_once,
@@ -52,12 +51,12 @@ def test_a_search_that_asks_no_model_is_made_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(designer_searches, "finished", lambda jobs, _: map(search_once, jobs))
-    options = ["--searches", "2", "--preset", "tiny", "--iterations", "2", "--designers", "local"]
+    options = ["--searches", "2", "--preset", "tiny", "--designers", "local"]
     options += ["--keep", str(tmp_path / "kept.jsonl"), "--results", str(tmp_path)]
     assert designer_searches.main(options) == 0
     found = read_kept(tmp_path / "kept.jsonl")
     assert [one.seed for one in found] == [0, 1] and found[0].trainings[-1] > 2
-    assert search_once((SearchKind("tiny", 2, 0.1), "local", 1)).best == found[1].best
+    assert search_once(("tiny", 0.1, "local", 1)).best == found[1].best
     assert found[0].best[-1] >= found[0].best[0] >= 0.0, "the default is among the designs tried"
     told = json.loads((tmp_path / "designers.json").read_text())
     assert told["search"]["local"]["runs"] == 2

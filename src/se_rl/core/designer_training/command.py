@@ -40,7 +40,7 @@ from se_rl.core.designer_training.skill import (
 )
 from se_rl.core.designer_training.training import DesignerPlan, DesignerTraining
 from se_rl.core.designer_training.wishes import WISHES, Following
-from se_rl.llm.adapter_file import chosen_adapter
+from se_rl.llm.adapter_file import AdapterFile, chosen_adapter
 from se_rl.llm.backends import LlmError
 from se_rl.llm.catalog import resolve, sha256_of
 from se_rl.llm.generator import DesignGenerator
@@ -79,20 +79,22 @@ def plan_of(options: argparse.Namespace) -> DesignerPlan:
     return replace(DesignerPlan(), **values | {"layers": tuple(options.layers)})
 
 
-def writers_of(designer: LocalDesigner, seed: int) -> dict[str, Write]:
-    """Random edits, the untouched model, and the adapter."""
-    untouched = DesignGenerator(designer.with_adapter(None), mode="grammar")
-    return {
-        "random": random_writer(seed),
-        "untouched": model_writer(untouched, seed),
-        str(designer.adapter): model_writer(DesignGenerator(designer, mode="grammar"), seed),
-    }
+def writers_of(designer: LocalDesigner, given: AdapterFile | None, seed: int) -> dict[str, Write]:
+    """Random edits, the untouched model, the adapter that was gone on from, and the one trained."""
+    models = {"untouched": designer.with_adapter(None)}
+    if given is not None:
+        models[given.head.id] = designer.with_adapter_bytes(given.content)
+    models[str(designer.adapter)] = designer
+    writers = {"random": random_writer(seed)}
+    for name, model in models.items():
+        writers[name] = model_writer(DesignGenerator(model, mode="grammar"), seed)
+    return writers
 
 
 def measured(
     training: DesignerTraining, designer: LocalDesigner, *, parents: int, edits: int
 ) -> AdapterFigures:
-    """The skill of all three on the same kept-out parents, by both judges, and the wishes."""
+    """The skill of each writer on the same kept-out parents, by both judges, and the wishes."""
     bank, out, seed = training.bank, training.split.kept_out, training.plan.seed
     whole = GainJudge(bank, bank.designs, training.weights)
     strict = GainJudge(bank, out, training.weights)
@@ -101,7 +103,7 @@ def measured(
     by_whole: dict[str, OneStep] = {}
     by_strict: dict[str, OneStep] = {}
     wishes: dict[str, dict[str, Following]] = {name: {} for name in WISHES}
-    for name, write in writers_of(designer, seed).items():
+    for name, write in writers_of(designer, training.given, seed).items():
         pairs = edit_pairs(write, situations, whole, edits=edits)
         by_whole[name] = skill_of(pairs)
         again = []
