@@ -21,6 +21,11 @@ them, and the mean gain of all trained edits that have them, in bps. Edits have 
 """
 
 
+VALID = """Written, drawn again where they repeat, and tried in the sandbox. The seconds are of all that, on two
+cores shared with other work; the CPU seconds are those of the process that writes, on one thread.
+"""
+
+
 SEARCHES = """Made by `python benchmarks/designer_searches.py`. **No result**: trainings are pretended, and the
 adapter learned from the surrogate that pretends them, so this tells how well it was learned. The
 best single edit of the default gains half of what one reading may be wrong by; with all of that
@@ -46,7 +51,9 @@ def page(told: Mapping[str, Any]) -> str:
     if told.get("wishes"):
         parts.append(f"## What was asked for\n\n{_wishes(told['wishes'])}\n")
     if told.get("edits"):
-        parts.append(f"## Valid edits of the default's modules\n\n{_valid(told['edits'])}\n")
+        parts.append(
+            f"## Valid edits of the default's modules\n\n{VALID}\n{_valid(told['edits'])}\n"
+        )
     if told.get("search"):
         parts.append(
             f"## Whole searches, against the bank's surrogate\n{_searches(told['search'])}\n"
