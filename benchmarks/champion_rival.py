@@ -22,9 +22,9 @@ from se_rl_benchmarks.search_results import champions_of
 
 @dataclass(frozen=True, eq=False)
 class Champions:
-    """The designs by seed; where a search kept the default, that is what its user has."""
+    """The designs' sources by seed; where a search kept the default, that is what its user has."""
 
-    designs: Mapping[int, Modules]
+    sources: Mapping[int, Mapping[str, str]]
     name: str = "SE-RL champion"
 
     def load(self) -> TrainRival:
@@ -40,7 +40,7 @@ class Champions:
         neutral: Mapping[str, Neutral],
     ) -> Trained:
         """Train the champion of the search with this seed, as the default is trained."""
-        modules = self.designs.get(seed, Modules())
+        modules = load_design(self.sources.get(seed, {}))
         places = {}
         for name, own in several(worlds).items():
             places[name] = tuple(with_imagined(world, modules, seed) for world in own)
@@ -62,7 +62,7 @@ def read_champions(path: Path, *, found_on: str, arm: str) -> Champions:
     designs = {}
     for one in champions_of(path):
         if (one.found_on, one.arm) == (found_on, arm):
-            designs[one.seed] = load_design(respelled(one.sources))
+            designs[one.seed] = respelled(one.sources)
     if not designs:
         sys.exit(f"{path} has no champion of arm {arm} on {found_on}; give another file or arm")
     return Champions(designs)

@@ -30,6 +30,6 @@ def signed(value: float | None, decimals: int = 2) -> str:
     return "-" if value is None or not math.isfinite(value) else f"{value:+.{decimals}f}"
 
 
-def interval(bounds: Sequence[float | None]) -> str:
+def interval(bounds: Sequence[float | None], decimals: int = 2) -> str:
     """[low, high]."""
-    return f"[{number(bounds[0])}, {number(bounds[1])}]"
+    return f"[{number(bounds[0], decimals)}, {number(bounds[1], decimals)}]"

@@ -78,7 +78,8 @@ def trained_row(market: str, seed: int, *, work: float | None = None) -> Trainin
     if trained.reason:
         raise RuntimeError(f"{market}, seed {seed}: {trained.reason}")
     seconds = time.process_time() - started
-    played = play_in(market, trained, first_seed=FIRST_TEST_SEED, episodes=TEST_EPISODES)
+    runner = trained.runner("static")
+    played = play_in(market, runner, first_seed=FIRST_TEST_SEED, episodes=TEST_EPISODES)
     returned = MeanReturn.of(played.returned)
     return TrainingRow(
         market=market,

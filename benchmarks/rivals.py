@@ -6,7 +6,8 @@
 
 On history: real and synthetic days, as `defaults.py` does them (`--pack` there writes the real sets
 for a machine that has none of them). In simulated markets: cells of profile and size, limit orders
-of 40 steps, everything paired with TWAP by market orders in the same market. Champions are those of
+of 40 steps, everything paired with TWAP by market orders in the same market. In others' markets
+(`outside_rivals.py`): by their rules, with the suite's work. Champions are those of
 `search_tables.py` on nasdaq100, one search a seed, unchanged on every set. Every finished
 training is a line of `--keep`, known by set, method, seed, budget and split; what is there is not
 done again, so that a table grows over several calls and machines.
@@ -17,7 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import cast
@@ -34,17 +35,20 @@ from se_rl.environments.static_core import ratios_from_weights
 from se_rl.environments.task import Orders
 from se_rl.environments.worlds import NamedWorlds
 from se_rl.market.family import FAMILY
+from se_rl.records.settings import RISK
 from se_rl.rl.action_maps import MAX_OFFSET_TICKS
 from se_rl.rl.policy import Neutral
 from se_rl.scoring.execution import Actor, ConstantSchedule, execute
 from se_rl.scoring.statistics import day_means
+from se_rl_benchmarks import outside_rivals
 from se_rl_benchmarks.ceiling_cells import TEST_BOOKS, Cell, entries
 from se_rl_benchmarks.champion_rival import Champions, read_champions
 from se_rl_benchmarks.defaults import SETS, Job, gains, read_set, run
 from se_rl_benchmarks.defaults_page import SPLIT, DayGains
+from se_rl_benchmarks.outside_rules import BEST_RULES
 from se_rl_benchmarks.packed_sets import read_packed
 from se_rl_benchmarks.real_sets import REAL_SETS, ROOT
-from se_rl_benchmarks.rivals_page import RivalGains, finished, page
+from se_rl_benchmarks.rivals_page import RivalGains, SetGroup, finished, page
 
 REAL = ("us_2015", "cn_15min_2025_all", "cn_5min_2018", "in_15min_2024")
 SYNTHETIC = ("nasdaq100", "csi100")
@@ -54,12 +58,42 @@ CELLS = {
     for size in (0.05, 0.20)
 }
 """Simulated cells by name."""
+OTHERS = tuple(outside_rivals.TASKS)
+"""Others' markets by name."""
+ALL_SETS = (*REAL, *SYNTHETIC, *CELLS, *OTHERS)
 LEARNED: dict[str, LearnedRival | Champions] = {rival.name: rival for rival in registry.LEARNED}
 ALMGREN_CHRISS = "Almgren-Chriss"
 PLANNED = ("TWAP", "VWAP", ALMGREN_CHRISS, registry.RIDGE)
 CONSTANT = "best constant"
 PLANNED_IN_CELLS = ("TWAP", ALMGREN_CHRISS, CONSTANT)
 """What needs no history; the constant schedule is the one that outputs of 0 mean."""
+GROUPS = (
+    SetGroup(
+        "On history",
+        "bps. Price taker without costs, both sides, fitted and trained on train days; T=240 on minute\n"
+        f"bars and the whole session elsewhere. Score: specific gain - {RISK:g}/2 x the variance of a\n"
+        "day's whole gain.",
+        (*REAL, *SYNTHETIC),
+        by="days",
+        risk=RISK,
+    ),
+    SetGroup(
+        "In simulated markets",
+        "bps. Limit orders of 40 steps of 5 and 20 % of volume, against TWAP by market orders in the\n"
+        "same market. Score: the mean.",
+        tuple(CELLS),
+        by="books",
+    ),
+    SetGroup(
+        "In others' markets",
+        outside_rivals.WORDS,
+        OTHERS,
+        by="episodes",
+        decimals=3,
+        cannot={name: outside_rivals.cannot(name) for name in OTHERS},
+        notes={name: f"Best simple rule: {BEST_RULES[name][0]}." for name in OTHERS},
+    ),
+)
 TRAIN_BOOKS = 4096
 URGENCY = 2.0
 
@@ -67,16 +101,16 @@ URGENCY = 2.0
 def main() -> None:
     """Do the jobs that are missing, and write the page of all that are done."""
     options = _options()
-    names = tuple(options.sets or (*REAL, *SYNTHETIC, *CELLS))
+    names = tuple(options.sets or ALL_SETS)
     torch.set_num_threads(1)
     if options.champions:
         champions = read_champions(options.champions, found_on=SYNTHETIC[0], arm=options.arm)
         LEARNED[champions.name] = champions
-    _load(names, options.packed)
     done = read_kept(options.keep)
     jobs = list(all_jobs(names, options))
     missing = [job for job in jobs if job not in done]
-    if missing:
+    if missing and options.minutes:
+        _load(dict.fromkeys(job.name for job in missing), options)
         until = time.monotonic() + 60.0 * options.minutes
         run(
             missing,
@@ -90,20 +124,19 @@ def main() -> None:
     found = [done[job] for job in jobs if job in done]
     facts = {
         "split": options.split,
-        "budget": options.budget,
         "seeds": options.seeds,
         "jobs": f"{len(found)} of {len(jobs)}",
     }
-    table = finished(found, cells=tuple(CELLS), facts=facts)
+    table = finished(found, GROUPS, facts=facts)
     options.out.with_suffix(".json").write_text(json.dumps(table, indent=1))
-    options.out.write_text(page(table))
+    options.out.write_text(page(table, GROUPS))
     print(f"{options.out}: {len(found)} of {len(jobs)} jobs")
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--split", choices=("test", "valid"), default="valid")
-    parser.add_argument("--sets", nargs="+", choices=(*REAL, *SYNTHETIC, *CELLS))
+    parser.add_argument("--sets", nargs="+", choices=ALL_SETS)
     parser.add_argument("--packed", type=Path, help="take the real sets from this .npz")
     parser.add_argument(
         "--champions", type=Path, help="a row of champions out of this champions.jsonl"
@@ -118,14 +151,16 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _load(names: tuple[str, ...], packed: Path | None) -> None:
-    """Read the bars that are asked for, before processes fork."""
-    known = read_packed(packed) if packed else {}
+def _load(names: Iterable[str], options: argparse.Namespace) -> None:
+    """Read the bars that are asked for, and play TWAP in others' markets, before processes fork."""
+    known = read_packed(options.packed) if options.packed else {}
     for name in names:
         if name in REAL_SETS:
             SETS[name] = known[name] if name in known else read_set(name)
         elif name in SYNTHETIC:
             SETS[name] = load_dataset(name).data
+        elif name in OTHERS:
+            outside_rivals.load_twap(name, options.split)
 
 
 def read_kept(keep: Path) -> dict[Job, RivalGains]:
@@ -146,9 +181,22 @@ def all_jobs(names: tuple[str, ...], options: argparse.Namespace) -> Iterator[Jo
     """Everybody's first seed on all sets, then the next."""
     for seed in range(options.seeds):
         for name in names:
-            planned = PLANNED_IN_CELLS if name in CELLS else PLANNED
-            for method in (*planned, *LEARNED) if seed == 0 else tuple(LEARNED):
-                yield _job(name, method, seed, options.budget, options.split)
+            budget = outside_rivals.TASKS[name].work if name in OTHERS else options.budget
+            for method in (*planned(name), *learned(name)) if seed == 0 else learned(name):
+                yield _job(name, method, seed, budget, options.split)
+
+
+def planned(name: str) -> tuple[str, ...]:
+    """The rows of a set that learn nothing."""
+    if name in OTHERS:
+        return outside_rivals.planned(name)
+    return PLANNED_IN_CELLS if name in CELLS else PLANNED
+
+
+def learned(name: str) -> tuple[str, ...]:
+    """The rows of a set that are trained."""
+    without = outside_rivals.cannot(name) if name in OTHERS else {}
+    return tuple(method for method in LEARNED if method not in without)
 
 
 class Timed:
@@ -175,6 +223,8 @@ class Timed:
 
 def outcome(job: Job) -> DayGains:
     """One job, with what its training took."""
+    if job.name in OTHERS:
+        return outside_rivals.outside_gains(job, LEARNED.get(job.method))
     timed = Timed(LEARNED[job.method]) if job.method in LEARNED else None
     found = _cell_gains(job, timed) if job.name in CELLS else gains(job, timed)
     seconds = timed.seconds if timed else 0.0

@@ -1,10 +1,11 @@
-"""The table of the rivals: gains by day or by book in, figures and a page out."""
+"""The table of the rivals: gains by day, book or episode in, figures and a page out."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NotRequired
 
 import numpy as np
 import torch
@@ -12,68 +13,163 @@ import torch
 from se_rl.records.code_hash import code_hash
 from se_rl.records.settings import RISK
 from se_rl.scoring.statistics import spa_against_nothing
-from se_rl_benchmarks.defaults_page import COLUMNS, DayGains, figures, gain_matrices, method_cells
-from se_rl_benchmarks.markdown_tables import number, table
+from se_rl_benchmarks.defaults_page import DayGains, figures, gain_matrices
+from se_rl_benchmarks.markdown_tables import interval, number, signed, table
 
 HEAD = """# Rivals
 
-Made by `python benchmarks/rivals.py --split {split}`; do not edit. bps over TWAP, both sides.
-[What each one is](../rivals.md). Trainings have {budget:g} work units, up to {seeds} seeds; CPU is what one
-took, in seconds. On history: price taker without costs, fitted and trained on train days; T=240 on minute bars
-and the whole session elsewhere; score: specific gain - {risk:g}/2 x the variance of a day's whole gain. In
-simulated markets: limit orders of 40 steps, against TWAP by market orders in the same market; score: the mean.
-95 % by days or books, of the score also by training seeds. SPA: the chance of such a best row if nobody
-here beat TWAP, corrected for their number. {jobs} jobs; code {code}, torch {torch}, Python {python}.
+Made by `python benchmarks/rivals.py --split {split}`; do not edit. [What each one is](../rivals.md).
+Every figure is a gain over TWAP on the same orders. A learned row has up to {seeds} training seeds, whose
+mean it is; all trainings of a set have the same work units; CPU is what one took, in seconds. 95 % by
+days, books or episodes, of the score also by training seeds. SPA: the chance of such a best row if
+nobody in the table beat TWAP, corrected for their number. {jobs} jobs; code {code}, torch {torch},
+Python {python}.
+
+First the scores of all sets, ± half of the 95 % interval, the best of each set in bold; then every set by
+itself.
 """
 
 
 class RivalGains(DayGains):
-    """What one training or plan gained, the training's CPU seconds, its budget, and the split."""
+    """What one training or plan gained, the training's CPU seconds, its budget, and the split.
+
+    In others' markets also the mean return and the share of orders that were not finished; `reason`
+    says why there are no gains.
+    """
 
     seconds: float
     budget: float
     split: str
+    reason: NotRequired[str]
+    returned: NotRequired[float]
+    unfinished: NotRequired[float]
+
+
+@dataclass(frozen=True)
+class SetGroup:
+    """Sets that are alike: their names, what a gain is counted by and in, and the price of risk.
+
+    `cannot` says by set why a method has no row, `notes` what a row of a set is.
+    """
+
+    title: str
+    words: str
+    names: tuple[str, ...]
+    by: str
+    risk: float = 0.0
+    decimals: int = 2
+    cannot: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def finished(
-    found: Sequence[RivalGains], *, cells: Sequence[str], facts: Mapping[str, Any]
+    found: Sequence[RivalGains], groups: Sequence[SetGroup], *, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """All figures by set."""
     sets = {}
-    for name in dict.fromkeys(row["set"] for row in found):
-        rows = [row for row in found if row["set"] == name]
-        sets[name] = _set_figures(rows, risk=0.0 if name in cells else RISK)
+    for group in groups:
+        for name in group.names:
+            rows = [row for row in found if row["set"] == name]
+            if any(not row.get("reason") for row in rows):
+                sets[name] = _set_figures(rows, risk=group.risk)
+                sets[name]["cannot"] |= group.cannot.get(name, {})
     made = {
         "code": code_hash()[:8],
         "torch": torch.__version__,
         "python": platform.python_version(),
         "risk": RISK,
     }
-    return {"sets": sets, "cells": list(cells), "facts": {**facts, **made}}
+    return {"sets": sets, "facts": {**facts, **made}}
 
 
 def _set_figures(rows: Sequence[RivalGains], *, risk: float) -> dict[str, Any]:
     """Every method's figures on one set, with its costs, and the test over all of them."""
-    methods = figures(rows, risk)
+    whole = [row for row in rows if not row.get("reason")]
+    methods = figures(whole, risk)
     days = methods.pop("days")
     columns = []
     for method, row in methods.items():
-        own = [one for one in rows if one["method"] == method]
+        own = [one for one in whole if one["method"] == method]
         row["cpu_seconds"] = float(np.mean([one["seconds"] for one in own]))
+        row["budget"] = own[0]["budget"]
         row["by_seed"] = [float(np.mean(one["whole"])) for one in own]
+        if "returned" in own[0]:
+            row["returned"] = float(np.mean([one["returned"] for one in own]))
+            row["unfinished"] = float(np.mean([one["unfinished"] for one in own]))
         columns.append(gain_matrices(own)[1].mean(axis=0))
-    return {"days": days, "methods": methods, "spa_p": spa_against_nothing(columns)}
+    failed = {row["method"]: row.get("reason", "") for row in rows if row.get("reason")}
+    return {
+        "days": days,
+        "methods": methods,
+        "spa_p": spa_against_nothing(columns),
+        "cannot": failed,
+    }
 
 
-def page(made: Mapping[str, Any]) -> str:
-    """The figures as Markdown."""
+def page(made: Mapping[str, Any], groups: Sequence[SetGroup]) -> str:
+    """The figures as Markdown: an overview of each group of sets, then the sets one by one."""
     parts = [HEAD.format(**made["facts"])]
-    for name, found in made["sets"].items():
-        size = f"{found['days']} {'books' if name in made['cells'] else 'days'}"
-        lines = []
-        for method, row in found["methods"].items():
-            seconds = row["cpu_seconds"]
-            lines.append([*method_cells(method, row), number(seconds, 1) if seconds else "-"])
-        title = f"## {name} ({size}, SPA p {number(found['spa_p'])})"
-        parts.append(f"{title}\n\n{table((*COLUMNS, 'CPU s'), lines)}\n")
+    shown = []
+    for group in groups:
+        names = [name for name in group.names if name in made["sets"]]
+        if names:
+            shown.append((group, names))
+    for group, names in shown:
+        sets = {name: made["sets"][name] for name in names}
+        parts.append(f"## {group.title}\n\n{group.words}\n\n{_overview(sets, group)}\n")
+    for group, names in shown:
+        for name in names:
+            parts.append(_set_table(name, made["sets"][name], group))
     return "\n".join(parts)
+
+
+def _overview(sets: Mapping[str, Any], group: SetGroup) -> str:
+    """Scores of all methods on all sets of a group."""
+    methods = list(dict.fromkeys(name for found in sets.values() for name in found["methods"]))
+    lines = []
+    for method in methods:
+        cells = [method]
+        seconds = []
+        for found in sets.values():
+            row = found["methods"].get(method)
+            best = max(one["score"] for one in found["methods"].values())
+            cells.append(_short(row, group.decimals, bold=bool(row) and row["score"] == best))
+            if row and row["cpu_seconds"]:
+                seconds.append(row["cpu_seconds"])
+        lines.append([*cells, number(float(np.mean(seconds)), 0) if seconds else "-"])
+    lines.append(["SPA p", *(number(found["spa_p"], 3) for found in sets.values()), ""])
+    return table(("method", *sets, "CPU s"), lines)
+
+
+def _short(row: Mapping[str, Any] | None, decimals: int, *, bold: bool) -> str:
+    """A score and half of its interval."""
+    if row is None:
+        return "-"
+    low, high = row["score_ci95"]
+    score = signed(row["score"], decimals)
+    return f"{f'**{score}**' if bold else score} ± {number((high - low) / 2, decimals)}"
+
+
+def _set_table(name: str, found: Mapping[str, Any], group: SetGroup) -> str:
+    """One set: a row for every method, and why others have none."""
+    decimals = group.decimals
+    outside = any("returned" in row for row in found["methods"].values())
+    head = ["method", "trainings", "mean", "95 %"]
+    head += ["return", "unfinished"] if outside else ["specific", "tracking error"]
+    head += ["score", "95 %", "CPU s"]
+    lines = []
+    for method, row in found["methods"].items():
+        cells = [method, str(row["trainings"])]
+        cells += [signed(row["mean"], decimals), interval(row["ci95"], decimals)]
+        if outside:
+            cells += [number(row["returned"], decimals), f"{100 * row['unfinished']:.1f} %"]
+        else:
+            cells += [signed(row["specific"]), number(row["tracking_error"], 1)]
+        cells += [signed(row["score"], decimals), interval(row["score_ci95"], decimals)]
+        lines.append([*cells, number(row["cpu_seconds"], 1) if row["cpu_seconds"] else "-"])
+    for method, why in found["cannot"].items():
+        if method not in found["methods"]:
+            lines.append([method, "0", why, *[""] * (len(head) - 3)])
+    note = f"\n{group.notes[name]}\n" if name in group.notes else ""
+    title = f"## {name} ({found['days']} {group.by}, SPA p {number(found['spa_p'], 3)})"
+    return f"{title}\n{note}\n{table(head, lines)}\n"

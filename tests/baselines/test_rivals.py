@@ -21,8 +21,8 @@ from se_rl.baselines.rivals import (
     oracle_distillation,
 )
 from se_rl.baselines.rivals.choices import ChoiceGrid, ChoiceNetwork, rival_policy
-from se_rl.baselines.rivals.learning import RivalTraining, train_by_ppo
-from se_rl.baselines.rivals.macro_micro import INTERVAL, HierarchyNetwork, steps_into
+from se_rl.baselines.rivals.learning import RivalRules, RivalTraining, train_by_ppo
+from se_rl.baselines.rivals.macro_micro import INTERVAL, HierarchyNetwork
 from se_rl.baselines.rivals.play import future_of
 from se_rl.baselines.rivals.replay import PrioritisedReplay, TargetNetwork, Transitions, n_step
 from se_rl.config import ConfigError
@@ -44,7 +44,7 @@ def trained(how, world, *, budget: float, seed: int = 0) -> Trained:
         budget=budget,
         seed=seed,
         neutral={},
-        reward=lambda step: step.reward,
+        rules=RivalRules(reward=lambda step: step.reward),
     )
 
 
@@ -126,6 +126,17 @@ def test_n_step_returns_end_with_the_order_and_before_what_was_explored() -> Non
     assert found.discount.tolist() == [0.125, 0.25, 0.5, 0.0, 0.0]
 
 
+def test_what_is_decided_after_an_order_is_over_is_left_out() -> None:
+    rewards = torch.tensor([[1.0, 1.0], [2.0, 2.0], [0.0, 4.0]])
+    live = torch.tensor([[True, True], [True, True], [False, True]])
+    seen = torch.arange(6.0).view(3, 2, 1)
+    explored = torch.zeros(3, 2, dtype=torch.bool)
+    found = n_step(seen, torch.zeros(3, 2), rewards, explored, live=live, steps=2)
+    assert found.seen[:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 5.0]
+    assert found.returned.tolist() == [3.0, 3.0, 2.0, 6.0, 4.0]
+    assert found.discount.tolist() == [0.0, 1.0, 0.0, 0.0, 0.0]
+
+
 def test_replay_draws_by_priority_weighs_against_it_and_forgets_the_oldest() -> None:
     replay = PrioritisedReplay(4, 1, alpha=1.0, beta=1.0)
     numbers = torch.arange(6.0)
@@ -173,11 +184,12 @@ def test_the_future_is_what_comes_and_never_what_was() -> None:
 
 def test_an_interval_is_counted_from_the_observation() -> None:
     world = TidalMarket(3 * INTERVAL)
+    network = HierarchyNetwork(world.observation_size, 1)
     observation = world.reset(world.draw(np.random.default_rng(0), 2))
     fields = np.zeros((1, 2), np.float32)
     ages = []
     for _ in range(world.horizon):
-        ages.append(int(steps_into(torch.from_numpy(observation)[:, None])[0]))
+        ages.append(int(network.steps_into(torch.from_numpy(observation)[:, None])[0]))
         observation = world.step(np.full(2, 0.1), None, fields)
     assert ages == list(range(INTERVAL)) * 3
     assert HierarchyNetwork.history == INTERVAL

@@ -19,7 +19,7 @@ from se_rl.scoring.execution import ConstantSchedule
 from se_rl_benchmarks import defaults, rivals
 from se_rl_benchmarks.champion_rival import read_champions, respelled
 from se_rl_benchmarks.defaults import Job
-from se_rl_benchmarks.rivals import CELLS, all_jobs, outcome, read_kept
+from se_rl_benchmarks.rivals import CELLS, GROUPS, all_jobs, outcome, read_kept
 from se_rl_benchmarks.rivals_page import RivalGains, finished, page
 from se_rl_benchmarks.search_results import Champion
 
@@ -72,11 +72,11 @@ def test_jobs_give_gains_and_their_lines_are_not_done_again(tmp_path: Path) -> N
         assert even == (np.abs(row["whole"]).max() < 1e-9)
         assert (row["seconds"] > 0) == (job.method == "DDQN")
         assert len(row["dates"]) == (5 if job.name == NAME else 6)
-    facts = {"split": "valid", "budget": 0.02, "seeds": 1, "jobs": "all"}
-    made = finished(list(done.values()), cells=tuple(CELLS), facts=facts)
+    facts = {"split": "valid", "seeds": 1, "jobs": "all"}
+    made = finished(list(done.values()), GROUPS, facts=facts)
     cell = made["sets"][CELL]["methods"]
     assert cell["DDQN"]["score"] == pytest.approx(cell["DDQN"]["mean"])  # no price of risk there
-    text = page(made)
+    text = page(made, GROUPS)
     assert f"## {NAME} (5 days, SPA p" in text and f"## {CELL} (6 books" in text
     assert "| DDQN | 1 |" in text
 
@@ -103,8 +103,8 @@ def test_seeds_spread_into_the_row() -> None:
                 split="test",
             )
         )
-    facts = {"split": "test", "budget": 1.0, "seeds": 2, "jobs": "2 of 2"}
-    row = finished(rows, cells=(CELL,), facts=facts)["sets"][CELL]["methods"]["OPD"]
+    facts = {"split": "test", "seeds": 2, "jobs": "2 of 2"}
+    row = finished(rows, GROUPS, facts=facts)["sets"][CELL]["methods"]["OPD"]
     assert row["by_seed"] == pytest.approx([7 / 3, 10 / 3]) and row["cpu_seconds"] == 2.5
     assert row["mean"] == pytest.approx(17 / 6) and row["trainings"] == 2
 
@@ -125,7 +125,10 @@ def found(tmp_path: Path) -> Path:
 
 def test_champions_are_one_more_row(found: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     champions = read_champions(found, found_on="nasdaq100", arm="full")
-    assert champions.designs[0].imagine is None and champions.designs[1].imagine is not None
+    assert [list(sources) for sources in champions.sources.values()] == [
+        ["network"],
+        ["imagination"],
+    ]
     monkeypatch.setitem(rivals.LEARNED, champions.name, champions)
     jobs = [job for job in all_jobs((NAME,), replace_seeds(3)) if job.method == champions.name]
     assert [job.seed for job in jobs] == [0, 1, 2]

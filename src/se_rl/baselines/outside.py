@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from se_rl.environments.outside.lot_world import DECISIONS, LotWorld
 from se_rl.environments.outside.queue_reactive_world import QueueReactiveWorld
-from se_rl.environments.outside.task import OutsideWorld, SeededEpisodes
+from se_rl.environments.outside.task import OutsideReturns, OutsideWorld, SeededEpisodes
 
 Array = npt.NDArray[np.float64]
 Rule = Callable[[OutsideWorld], object]
@@ -73,18 +73,31 @@ class Played:
 
 def play(world: OutsideWorld, rule: Rule, *, episodes: int, seed: int = 0) -> Played:
     """Play episodes with a rule; another `seed` has others, of which none is the same."""
+    decisions = 0
+
+    def counted(world: OutsideWorld) -> None:
+        nonlocal decisions
+        decisions += int(np.count_nonzero(world.remaining))
+        rule(world)
+
+    done = play_episodes(world, counted, first_seed=seed * episodes, episodes=episodes)
+    return Played(MeanReturn.of(done.returned), float(done.unfinished.mean()), decisions)
+
+
+def play_episodes(
+    world: OutsideWorld, rule: Rule, *, first_seed: int, episodes: int
+) -> OutsideReturns:
+    """Play the episodes from a seed on with a rule."""
     returned = []
-    unfinished = decisions = 0
-    for first in range(seed * episodes, (seed + 1) * episodes, AT_ONCE):
-        end = min(first + AT_ONCE, (seed + 1) * episodes)
-        world.reset(SeededEpisodes(np.arange(first, end)))
+    unfinished = []
+    end = first_seed + episodes
+    for first in range(first_seed, end, AT_ONCE):
+        world.reset(SeededEpisodes(np.arange(first, min(first + AT_ONCE, end))))
         for _ in range(world.horizon):
-            decisions += int(np.count_nonzero(world.remaining))
             rule(world)
         returned.append(world.returned)
-        unfinished += int(np.count_nonzero(world.unfinished))
-    found = MeanReturn.of(np.concatenate(returned))
-    return Played(found, unfinished / episodes, decisions)
+        unfinished.append(world.unfinished > 0)
+    return OutsideReturns(np.concatenate(returned), np.concatenate(unfinished))
 
 
 def buy_evenly(world: OutsideWorld) -> None:

@@ -25,10 +25,16 @@ def almgren_chriss(orders: Orders, *, urgency: float = 2.0) -> Array:
     """The optimal trajectory of a risk-averse trader; `urgency` is kT, and 0 gives TWAP."""
     if urgency <= 0:
         return twap(orders)
-    # inventory(t) = sinh(k (T - t)) / sinh(k T)
-    left = 1.0 - np.arange(orders.horizon + 1) / orders.horizon
-    inventory = np.sinh(urgency * left) / np.sinh(urgency)
+    inventory = almgren_chriss_inventory(orders.horizon, urgency)
     return np.broadcast_to(-np.diff(inventory), (len(orders), orders.horizon)).copy()
+
+
+def almgren_chriss_inventory(horizon: int, urgency: float) -> Array:
+    """The share that is left before every step and at the end [horizon + 1]."""
+    # inventory(t) = sinh(k (T - t)) / sinh(k T)
+    left = 1.0 - np.arange(horizon + 1) / horizon
+    inventory: Array = np.sinh(urgency * left) / np.sinh(urgency)
+    return inventory
 
 
 def foresight(orders: Orders, price: Array, *, max_shares: Array | None = None) -> Array:

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from se_rl.environments.outside.lot_world import NAMES, LotWorld
 from se_rl.environments.outside.queue_reactive_world import PENALTY, QueueReactiveWorld
-from se_rl.environments.outside.task import Array, OutsideWorld, SeededEpisodes
+from se_rl.environments.outside.task import (
+    Array,
+    Observation,
+    OutsideReturns,
+    OutsideWorld,
+    SeededEpisodes,
+)
 from se_rl.environments.worlds import World
-from se_rl.modules.defaults import Modules, NetworkFactory
+from se_rl.modules.defaults import Modules, NetworkFactory, Reward
 from se_rl.rl.rollout import Diverged
 from se_rl.rl.surrogate import PPOSettings
 from se_rl.rl.trainer import TrainConfig, Trained, one_thread, train
@@ -71,14 +78,26 @@ def world_of(market: str, *, training: bool) -> OutsideWorld:
     return LotWorld.named(market, inputs=inputs, from_rest=True)
 
 
+def marked(step: Any) -> Tensor:
+    """What a step earned, what is left of the order counted at the mid."""
+    found: Tensor = step.marked
+    return found
+
+
 def train_in(
-    market: str, network: NetworkFactory, *, work: float, seed: int, samples: int | None = None
+    market: str,
+    network: NetworkFactory,
+    *,
+    work: float,
+    seed: int,
+    samples: int | None = None,
+    reward: Reward = marked,
 ) -> Trained:
     """Train a network by the rules of a market, perhaps with other `samples` in an update."""
     rules = rules_of(market)
     world = world_of(market, training=True)
     return train(
-        Modules(reward=lambda step: step.marked, network=network, actions=rules.actions),
+        Modules(reward=reward, network=network, actions=rules.actions),
         {"static": cast(World, world)},
         TrainConfig(
             budget=work,
@@ -89,18 +108,20 @@ def train_in(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class OutsideReturns:
-    """What played episodes returned, NaN where they are void, and whether anything was left."""
+class Player(Protocol):
+    """Acts for a batch of orders: ratios and offsets, step by step."""
 
-    returned: Array
-    unfinished: npt.NDArray[np.bool_]
+    def start(self, n: int, horizon: int) -> None:
+        """Begin `n` orders of `horizon` steps."""
+
+    def act(self, observation: Observation) -> tuple[Array, Array]:
+        """The next step."""
 
 
-def play_in(market: str, trained: Trained, *, first_seed: int, episodes: int) -> OutsideReturns:
-    """The policy without noise on the episodes from a seed on."""
+def play_in(market: str, player: Player, *, first_seed: int, episodes: int) -> OutsideReturns:
+    """A player on the episodes from a seed on."""
     world = world_of(market, training=False)
-    parts = list(_played(world, trained, np.arange(first_seed, first_seed + episodes)))
+    parts = list(_played(world, player, np.arange(first_seed, first_seed + episodes)))
     return OutsideReturns(
         np.concatenate([returned for returned, _ in parts]),
         np.concatenate([unfinished for _, unfinished in parts]),
@@ -108,17 +129,16 @@ def play_in(market: str, trained: Trained, *, first_seed: int, episodes: int) ->
 
 
 def _played(
-    world: OutsideWorld, trained: Trained, seeds: npt.NDArray[np.int64]
+    world: OutsideWorld, player: Player, seeds: npt.NDArray[np.int64]
 ) -> Iterator[tuple[Array, npt.NDArray[np.bool_]]]:
-    runner = trained.runner("static")
     for part in np.split(seeds, range(AT_ONCE, len(seeds), AT_ONCE)):
         observation = world.reset(SeededEpisodes(part))
-        runner.start(len(part), world.horizon)
+        player.start(len(part), world.horizon)
         fields = np.zeros((len(world.field_names), len(part)), np.float32)
         for _ in range(world.horizon):
             with one_thread():
-                ratio, _ = runner.act(observation)
-            if not np.isfinite(ratio).all():
+                ratio, offset = player.act(observation)
+            if not (np.isfinite(ratio).all() and np.isfinite(offset).all()):
                 raise Diverged("the policy's actions are not finite")
-            observation = world.step(ratio, None, fields)
+            observation = world.step(ratio, offset, fields)
         yield np.where(world.broken, np.nan, world.returned), world.unfinished > 0

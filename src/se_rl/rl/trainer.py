@@ -29,7 +29,7 @@ from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.rebalance import EVERY, Balance
 from se_rl.rl.rollout import Diverged, Rollout
 from se_rl.rl.training_curve import UpdateRow
-from se_rl.rl.work import STEPS_PER_UNIT, batch_overhead, row_work, work_of_step
+from se_rl.rl.work import batch_overhead, row_work, work_of_step, work_place
 from se_rl.rl.world_sampler import WorldSampler
 
 __all__ = ["PHASES", "TrainConfig", "Trained", "Training", "train"]
@@ -230,8 +230,7 @@ class Training:
             self._row_work = max(self._row_work, row_work(policy, windows))
         epochs = self.learner.ppo.epochs
         talks = policy.message_size > 0
-        played = self.worlds[name].worlds[0].name
-        where = played if played in STEPS_PER_UNIT else name
+        where = work_place(self.worlds[name].worlds[0].name, name)
         cost = work_of_step(where, row=self._row_work, epochs=epochs, talks=talks)
         return cost * batch_overhead(self.learner.batch)
 

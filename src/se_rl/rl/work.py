@@ -72,6 +72,13 @@ def work_of_step(world: str, *, row: float, epochs: int, talks: bool) -> float:
     return 1.0 / steps_per_unit + ACT + passes * row
 
 
+def work_place(played: str, name: str) -> str:
+    """Where the steps of a world are counted: by the world's own name where it has a price, else by
+    the kind that it is called in a training.
+    """
+    return played if played in STEPS_PER_UNIT else name
+
+
 def batch_overhead(batch: float) -> float:
     """What an order step costs in an update of `batch` times the usual size, against the usual one.
 

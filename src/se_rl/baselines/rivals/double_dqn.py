@@ -23,24 +23,21 @@ from torch import Tensor
 from torch.nn import functional
 
 from se_rl.baselines.rivals.choices import ChoiceNetwork, Decision
-from se_rl.baselines.rivals.learning import RivalTraining, reward
+from se_rl.baselines.rivals.learning import OUR_RULES, RivalRules, RivalTraining
 from se_rl.baselines.rivals.replay import PrioritisedReplay, TargetNetwork, Transitions, n_step
 from se_rl.environments.worlds import NamedWorlds
-from se_rl.modules.defaults import Reward
 from se_rl.rl.policy import Neutral
 from se_rl.rl.ppo import LEAST_RATE
 from se_rl.rl.rollout import Diverged
-from se_rl.rl.surrogate import PPOSettings
 from se_rl.rl.trainer import Trained, one_thread
 
 STEPS = 3
 """Steps over which rewards are summed before the network's own estimate stands for the rest."""
 CAPACITY = 1 << 17
 MINIBATCH = 1024
-REUSE = 3
-"""How often a transition is learned from, on average."""
-PASSES = REUSE * 5 / 3
-"""In full passes: next states go forward through both networks."""
+PASSES = 5 / 3
+"""Full passes of a transition that is learned from once: its next state goes forward through both
+networks."""
 LEARNING_RATE = 2e-3
 TARGET_RATE = 0.05
 EXPLORING = 0.3
@@ -81,11 +78,11 @@ def train(
     budget: float,
     seed: int,
     neutral: Mapping[str, Neutral],
-    reward: Reward = reward,
+    rules: RivalRules = OUR_RULES,
 ) -> Trained:
     """Train once."""
     training = RivalTraining(
-        QNetwork, worlds, budget=budget, seed=seed, neutral=neutral, reward=reward
+        QNetwork, worlds, budget=budget, seed=seed, neutral=neutral, rules=rules
     )
     network = training.policy.network
     assert isinstance(network, QNetwork)
@@ -106,6 +103,7 @@ class _Learner:
     def __init__(self, network: QNetwork, training: RivalTraining) -> None:
         self.network = network
         self.training = training
+        self.rules = training.rules
         self.target = TargetNetwork(network, deepcopy(network), rate=TARGET_RATE)
         self.replay = PrioritisedReplay(CAPACITY, training.policy.observation_size)
         self.optimiser = torch.optim.Adam(network.parameters(), LEARNING_RATE)
@@ -114,7 +112,7 @@ class _Learner:
     def round(self) -> None:
         """Play a batch, keep it, and learn from as much as was played."""
         training = self.training
-        rollout = training.play(*training.sampler.draw(), passes=PASSES)
+        rollout = training.play(*training.sampler.draw(), passes=self.rules.reuse * PASSES)
         rewards = training.rewards(rollout)[:, rollout.kept]
         if not rewards.numel():
             raise Diverged("every market of a batch broke")
@@ -123,10 +121,12 @@ class _Learner:
         seen = rollout.observations[:, rollout.kept]
         choice, explored = rollout.outputs[:, rollout.kept].long().unbind(2)
         scaled = rewards / self._scale
-        self.replay.add(n_step(seen, choice, scaled, explored.bool(), steps=STEPS))
+        live = None if rollout.live is None else rollout.live[:, rollout.kept]
+        new = n_step(seen, choice, scaled, explored.bool(), live=live, steps=STEPS)
+        self.replay.add(new)
         for group in self.optimiser.param_groups:
             group["lr"] = LEARNING_RATE * max(training.left, LEAST_RATE)
-        for _ in range(max(1, REUSE * rewards.numel() // MINIBATCH)):
+        for _ in range(max(1, self.rules.reuse * len(new) // MINIBATCH)):
             self._step()
 
     def _step(self) -> None:
@@ -141,7 +141,7 @@ class _Learner:
             raise Diverged("loss is not finite")
         self.optimiser.zero_grad()
         mean.backward()
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), PPOSettings().gradient_norm)
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.rules.ppo.gradient_norm)
         self.optimiser.step()
         self.replay.note(places, error.detach())
         self.target.follow()

@@ -7,7 +7,7 @@ orders, costs and work units as a design.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,12 +20,12 @@ from se_rl.environments.worlds import Episodes, NamedWorlds, World, several
 from se_rl.modules.contracts import LIMITS, NETWORK_CONSTANTS
 from se_rl.modules.defaults import Reward, gain_over_twap
 from se_rl.rl.batch import Batch
-from se_rl.rl.policy import Neutral
+from se_rl.rl.policy import ActionMap, Neutral
 from se_rl.rl.ppo import LEAST_RATE
 from se_rl.rl.rollout import Diverged, Rollout
 from se_rl.rl.surrogate import PPOSettings
 from se_rl.rl.trainer import TrainConfig, Trained, one_thread
-from se_rl.rl.work import batch_overhead, row_work, work_of_step
+from se_rl.rl.work import batch_overhead, row_work, work_of_step, work_place
 from se_rl.rl.world_sampler import WorldSampler
 
 SAMPLES = 8192
@@ -50,6 +50,25 @@ def reward(step: Any) -> Tensor:
     return gain_over_twap(step) - PENALTY * step.traded_share.square()
 
 
+@dataclass(frozen=True)
+class RivalRules:
+    """What a market may have of its own; in ours nothing.
+
+    The reward, what outputs mean, the order steps of a batch with what they cost against a usual
+    one, the update by PPO, and how often DDQN learns from a step.
+    """
+
+    reward: Reward = reward
+    action_map: ActionMap = ACTION_MAP
+    samples: int = SAMPLES
+    overhead: float = batch_overhead(SAMPLES / TrainConfig().samples)
+    ppo: PPOSettings = field(default_factory=PPOSettings)
+    reuse: int = 3
+
+
+OUR_RULES = RivalRules()
+
+
 class Teacher(Protocol):
     """Knows what should have been done."""
 
@@ -69,7 +88,7 @@ class RivalTraining:
         budget: float,
         seed: int,
         neutral: Mapping[str, Neutral],
-        reward: Reward = reward,
+        rules: RivalRules = OUR_RULES,
         sees: int = 0,
     ) -> None:
         if len(worlds) != 1:
@@ -80,7 +99,7 @@ class RivalTraining:
         self.seed = seed
         self.all_neutral = dict(neutral)
         self.neutral = neutral.get(self.where, Neutral())
-        self.reward = reward
+        self.rules = rules
         self.work = 0.0
         weights, draws, noise = np.random.SeedSequence(seed).spawn(3)
         with torch.random.fork_rng(devices=[]):
@@ -91,7 +110,7 @@ class RivalTraining:
                 actions=2 if first.takes_price else 1,
             )
         self.sampler = WorldSampler(
-            places, self.neutral, samples=SAMPLES, agents=first.agents, seed=draws
+            places, self.neutral, samples=rules.samples, agents=first.agents, seed=draws
         )
         self.generator = torch.Generator().manual_seed(int(noise.generate_state(1)[0]))
         self._row_work = 0.0
@@ -109,6 +128,7 @@ class RivalTraining:
             world,
             self.policy,
             episodes,
+            action_map=self.rules.action_map,
             neutral=self.neutral,
             generator=self.generator,
             future=future,
@@ -116,20 +136,21 @@ class RivalTraining:
         if self._row_work == 0.0:
             windows = rollout.windows_at(0, history=self.policy.history)
             self._row_work = row_work(self.policy, windows)
-        cost = work_of_step(self.where, row=self._row_work, epochs=0, talks=False)
+        place = work_place(world.name, self.where)
+        cost = work_of_step(place, row=self._row_work, epochs=0, talks=False)
         cost += passes * self._row_work
-        self.work += rollout.values.numel() * cost * batch_overhead(SAMPLES / TrainConfig().samples)
+        self.work += rollout.values.numel() * cost * self.rules.overhead
         return rollout
 
     def rewards(self, rollout: Rollout) -> Tensor:
         """The reward of every step [step, order]."""
-        return rollout.rewards(self.reward, bound=LIMITS.reward_magnitude)
+        return rollout.rewards(self.rules.reward, bound=LIMITS.reward_magnitude)
 
     def trained(self, reason: str | None = None) -> Trained:
         """The policy as it is now."""
         return Trained(
             policy=self.policy,
-            action_map=ACTION_MAP,
+            action_map=self.rules.action_map,
             neutral=self.all_neutral,
             curve=(),
             work=self.work,
@@ -143,7 +164,7 @@ class ClippedUpdate:
 
     def __init__(self, training: RivalTraining) -> None:
         self.training = training
-        self.settings = PPOSettings()
+        self.settings = training.rules.ppo
         self.optimiser = torch.optim.Adam(training.policy.network.parameters(), LEARNING_RATE)
         place = "gae_lambda" if training.where == "static" else "gae_lambda_dynamic"
         self.lam = NETWORK_CONSTANTS[place].default
@@ -194,7 +215,7 @@ class ClippedUpdate:
 
 
 class RivalTrainer(Protocol):
-    """Trains a rival in one world, where a test may give another reward."""
+    """Trains a rival in one world, by our rules or others."""
 
     def __call__(
         self,
@@ -203,7 +224,7 @@ class RivalTrainer(Protocol):
         budget: float,
         seed: int,
         neutral: Mapping[str, Neutral],
-        reward: Reward = reward,
+        rules: RivalRules = OUR_RULES,
     ) -> Trained:
         """Train once."""
         ...

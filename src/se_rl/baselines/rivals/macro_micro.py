@@ -47,6 +47,17 @@ class HierarchyNetwork(RivalNetwork):
 
     history = INTERVAL
 
+    @staticmethod
+    def steps_done(newest: Tensor) -> Tensor:
+        """Steps of the order before this one [B], by the newest observation."""
+        steps = USUAL_HORIZON * newest[:, HORIZON].exp()
+        return (1.0 - newest[:, TIME_LEFT]) * steps.round()
+
+    def steps_into(self, window: Tensor) -> Tensor:
+        """How many steps the running interval is old [B]."""
+        done = self.steps_done(window[:, -1]).round()
+        return done.long().clamp(min=0) % self.history
+
     def __init__(self, obs_dim: int, actions: int) -> None:
         super().__init__(obs_dim, actions)
         self.volumes = ChoiceGrid(1, MULTIPLES)
@@ -64,7 +75,7 @@ class HierarchyNetwork(RivalNetwork):
 
     def decide(self, window: Tensor, generator: torch.Generator, last: Tensor | None) -> Decision:
         """A new volume where an interval begins, else the last one; a new placement always."""
-        begins = steps_into(window) == 0
+        begins = self.steps_into(window) == 0
         chosen, of_volume = draw(self._volume_logits(window), generator)
         if last is not None:
             chosen = torch.where(begins, chosen, last[:, 0].long())
@@ -77,7 +88,7 @@ class HierarchyNetwork(RivalNetwork):
 
     def judge(self, window: Tensor, drawn: Tensor) -> Judged:
         """Volumes are judged where they were chosen, placements everywhere."""
-        begins = steps_into(window) == 0
+        begins = self.steps_into(window) == 0
         chosen, place = drawn.long().unbind(1)
         of_volume, spread = likelihood(self._volume_logits(window), chosen)
         logits, value = self._placed(window, self.volumes.taken(chosen))
@@ -88,7 +99,7 @@ class HierarchyNetwork(RivalNetwork):
     def _volume_logits(self, window: Tensor) -> Tensor:
         """Of the volumes, from what was seen when the running interval began [B, volume]."""
         rows = torch.arange(len(window), device=window.device)
-        first = window[rows, INTERVAL - 1 - steps_into(window)]
+        first = window[rows, self.history - 1 - self.steps_into(window)]
         logits: Tensor = self.macro(self.macro_body(first[:, None]))
         return logits
 
@@ -97,14 +108,6 @@ class HierarchyNetwork(RivalNetwork):
         seen = torch.cat([window[:, -1], volume], 1)
         out = self.micro(self.micro_body(seen[:, None]))
         return out[:, :-1], out[:, -1]
-
-
-def steps_into(window: Tensor) -> Tensor:
-    """How many steps the running interval is old [B], by the newest observation."""
-    newest = window[:, -1]
-    steps = USUAL_HORIZON * newest[:, HORIZON].exp()
-    done = ((1.0 - newest[:, TIME_LEFT]) * steps.round()).round()
-    return done.long().clamp(min=0) % INTERVAL
 
 
 def _joined(volume: Tensor, placed: Tensor) -> Tensor:

@@ -23,14 +23,14 @@ import torch
 from se_rl.baselines.rivals.choices import ChoiceNetwork
 from se_rl.baselines.rivals.learning import (
     EPOCHS,
+    OUR_RULES,
     ClippedUpdate,
+    RivalRules,
     RivalTraining,
-    reward,
     train_by_ppo,
 )
 from se_rl.baselines.rivals.play import FUTURE_SIZE, future_of, path_of, path_without_us
 from se_rl.environments.worlds import NamedWorlds
-from se_rl.modules.defaults import Reward
 from se_rl.rl.policy import Neutral
 from se_rl.rl.rollout import Diverged, Rollout
 from se_rl.rl.trainer import Trained, one_thread
@@ -49,7 +49,7 @@ class Oracle:
         budget: float,
         seed: int,
         neutral: Mapping[str, Neutral],
-        reward: Reward = reward,
+        rules: RivalRules = OUR_RULES,
     ) -> None:
         self.training = RivalTraining(
             ChoiceNetwork,
@@ -57,7 +57,7 @@ class Oracle:
             budget=budget,
             seed=seed,
             neutral=neutral,
-            reward=reward,
+            rules=rules,
             sees=FUTURE_SIZE,
         )
         self.scale = 0.0
@@ -94,13 +94,13 @@ def train(
     budget: float,
     seed: int,
     neutral: Mapping[str, Neutral],
-    reward: Reward = reward,
+    rules: RivalRules = OUR_RULES,
 ) -> Trained:
     """Train the teacher, then the student, once."""
     share = TEACHER_SHARE * budget
-    teacher = Oracle(worlds, budget=share, seed=seed, neutral=neutral, reward=reward)
+    teacher = Oracle(worlds, budget=share, seed=seed, neutral=neutral, rules=rules)
     student = RivalTraining(
-        ChoiceNetwork, worlds, budget=budget, seed=seed, neutral=neutral, reward=reward
+        ChoiceNetwork, worlds, budget=budget, seed=seed, neutral=neutral, rules=rules
     )
     try:
         with one_thread():

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from se_rl.baselines.rivals.choices import ACTION_MAP, RivalNetwork
+from se_rl.baselines.rivals.choices import RivalNetwork
 from se_rl.environments.worlds import Episodes, World
-from se_rl.rl.policy import Neutral, Policy, Window
-from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.policy import ActionMap, Neutral, Policy, Window
+from se_rl.rl.rollout import LIVE, Diverged, Rollout
 
 PATH = "no_order_mid"
 PATH_BEFORE = "no_order_mid_before"
@@ -24,6 +24,7 @@ def play(
     policy: Policy,
     episodes: Episodes,
     *,
+    action_map: ActionMap,
     neutral: Neutral,
     generator: torch.Generator,
     future: Tensor | None = None,
@@ -50,16 +51,19 @@ def play(
         decisions.append(decision)
         if not bool(torch.isfinite(decision.outputs).all()):
             raise Diverged(f"the policy's output is not finite at step {step}")
-        ratio, offset = ACTION_MAP.actions(
+        ratio, offset = action_map.actions(
             decision.outputs.t(), steps_left=horizon - step, neutral=neutral
         )
         limit = offset.double().numpy() if world.takes_price else None
         observation = world.step(ratio.double().numpy(), limit, fields[step])
+    values = torch.stack([decision.value for decision in decisions])
+    if LIVE in world.field_names:  # what is over is worth nothing
+        values *= torch.from_numpy(fields[:, world.field_names.index(LIVE)])
     return Rollout(
         observations=observations,
         outputs=torch.stack([decision.drawn for decision in decisions]),
         log_probs=torch.stack([decision.log_prob for decision in decisions]),
-        values=torch.stack([decision.value for decision in decisions]),
+        values=values,
         fields=torch.from_numpy(np.ascontiguousarray(fields.swapaxes(0, 1))),
         field_names=world.field_names,
         kept=torch.from_numpy(~world.broken),

@@ -24,6 +24,11 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.choice)
 
+    def only(self, kept: Tensor) -> Transitions:
+        """Those that are marked [sample]."""
+        parts = (self.seen, self.choice, self.returned, self.later, self.discount)
+        return Transitions(*(part[kept] for part in parts))
+
 
 def n_step(
     observations: Tensor,
@@ -31,13 +36,15 @@ def n_step(
     rewards: Tensor,
     explored: Tensor,
     *,
+    live: Tensor | None = None,
     steps: int,
     gamma: float = 1.0,
 ) -> Transitions:
     """Whole orders [step, order, ...] as transitions over `steps` steps, fewer at the end.
 
     They end before the next choice that was `explored`: what chance does later says nothing about
-    the choice before (Watkins).
+    the choice before (Watkins). What was decided on orders that were over, and so not `live`, is
+    left out.
     """
     horizon, orders = rewards.shape
     returned = rewards.clone()
@@ -53,13 +60,16 @@ def n_step(
     later = torch.arange(horizon)[:, None] + length  # [step, order]
     goes_on = later < horizon
     place = later.clamp(max=horizon - 1), torch.arange(orders).expand_as(later)
-    return Transitions(
+    if live is not None:
+        goes_on &= live[place]
+    found = Transitions(
         seen=observations.flatten(0, 1),
         choice=choices.flatten(),
         returned=returned.flatten(),
         later=observations[place].flatten(0, 1),
         discount=(gamma**length * goes_on).flatten(),
     )
+    return found if live is None else found.only(live.flatten())
 
 
 class PrioritisedReplay:

@@ -178,7 +178,8 @@ class OutsideEvaluator:
             )
             if trained.reason:
                 return none, trained.reason
-            played = play_in(market, trained, first_seed=FIRST_EPISODE, episodes=EPISODES)
+            runner = trained.runner("static")
+            played = play_in(market, runner, first_seed=FIRST_EPISODE, episodes=EPISODES)
         except (RuntimeError, ValueError, IndexError) as error:  # a network of other observations
             return none, one_line(error, KIND)
         return played.returned, ""

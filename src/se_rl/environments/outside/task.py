@@ -29,6 +29,14 @@ class SeededEpisodes:
         return len(self.seeds)
 
 
+@dataclass(frozen=True, eq=False)
+class OutsideReturns:
+    """What played episodes returned, NaN where they are void, and whether anything was left."""
+
+    returned: Array
+    unfinished: Bool
+
+
 class OutsideWorld(ABC):
     """One such task, many episodes at once.
 
