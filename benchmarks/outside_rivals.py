@@ -31,7 +31,7 @@ from se_rl.environments.outside.queue_reactive_world import DECISIONS as QUEUE_D
 from se_rl.environments.outside.queue_reactive_world import QueueReactiveWorld
 from se_rl.environments.outside.task import OutsideReturns
 from se_rl.environments.worlds import World
-from se_rl.modules.defaults import Network
+from se_rl.modules.defaults import Network, NetworkFactory
 from se_rl.modules.errors import one_line
 from se_rl.rl.outside_training import Player, marked, play_in, rules_of, train_in, world_of
 from se_rl.rl.policy import ActionMap, Neutral
@@ -166,7 +166,7 @@ def trained_rival(job: Job, rival: LearnedRival | Champions | None) -> Trained:
     }
     if job.method in rivals:
         return rivals[job.method].train(job, samples)
-    network = Network
+    network: NetworkFactory = Network
     if isinstance(rival, Champions):
         own = outside_network(rival.sources.get(job.seed, {}))
         network = Network if isinstance(own, str) else own

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ from se_rl.rl.outside_training import rules_of, world_of
 from se_rl.rl.policy import Neutral
 from se_rl_benchmarks import outside_rivals
 from se_rl_benchmarks.champion_rival import Champions
-from se_rl_benchmarks.defaults import Job, run
+from se_rl_benchmarks.defaults import Job
 from se_rl_benchmarks.outside_rivals import (
     INTERVAL,
     TASKS,
@@ -33,7 +31,7 @@ from se_rl_benchmarks.outside_rivals import (
 )
 from se_rl_benchmarks.outside_rules import BEST_RULES, almgren_chriss, constant_offers
 from se_rl_benchmarks.rivals import GROUPS, all_jobs
-from se_rl_benchmarks.rivals_page import RivalGains, finished, page
+from se_rl_benchmarks.rivals_page import finished, page
 
 CW = "cw-tactical-20"
 
@@ -143,16 +141,3 @@ def test_plans_keep_to_their_schedules_and_who_sells_the_fall_is_ahead() -> None
     world = LotWorld("strategic", 20)
     rule = BEST_RULES["cw-strategic-20"][1]
     assert play_episodes(world, rule, first_seed=0, episodes=200).returned.mean() > 0.7
-
-
-def test_what_is_not_done_when_the_time_is_over_is_left(tmp_path: Path) -> None:
-    keep = tmp_path / "lines.jsonl"
-    jobs = jobs_of("qrm")[:3]
-    found = run(jobs, keep, workers=1, until=time.monotonic() + 1.0, outcome=_slow_after_first)
-    assert len(found) == 1 and len(keep.read_text().splitlines()) == 1
-
-
-def _slow_after_first(job: Job) -> RivalGains:
-    if job.method == "Almgren-Chriss":
-        time.sleep(60)
-    return RivalGains(method=job.method)  # type: ignore[typeddict-item]
