@@ -21,13 +21,13 @@ def line(cells: Row) -> str:
 
 
 def number(value: float | None, decimals: int = 2) -> str:
-    """A figure, or a dash."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:.{decimals}f}"
+    """A figure, or a dash; nothing is below 0 that is 0 when rounded."""
+    return "-" if value is None or not math.isfinite(value) else f"{value:z.{decimals}f}"
 
 
 def signed(value: float | None, decimals: int = 2) -> str:
     """A figure with its sign, or a dash."""
-    return "-" if value is None or not math.isfinite(value) else f"{value:+.{decimals}f}"
+    return "-" if value is None or not math.isfinite(value) else f"{value:+z.{decimals}f}"
 
 
 def interval(bounds: Sequence[float | None], decimals: int = 2) -> str:

@@ -72,7 +72,7 @@ GROUPS = (
         "On history",
         "bps. Price taker without costs, both sides, fitted and trained on train days; T=240 on minute\n"
         f"bars and the whole session elsewhere. Score: specific gain - {RISK:g}/2 x the variance of a\n"
-        "day's whole gain.",
+        "day's whole gain. Plans that are the same for both sides earn what TWAP earns.",
         (*REAL, *SYNTHETIC),
         by="days",
         risk=RISK,

@@ -12,6 +12,7 @@ import torch
 
 from se_rl.records.code_hash import code_hash
 from se_rl.records.settings import RISK
+from se_rl.report.numbers import p_value
 from se_rl.scoring.statistics import spa_against_nothing
 from se_rl_benchmarks.defaults_page import DayGains, figures, gain_matrices
 from se_rl_benchmarks.markdown_tables import interval, number, signed, table
@@ -21,8 +22,9 @@ HEAD = """# Rivals
 Made by `python benchmarks/rivals.py --split {split}`; do not edit. [What each one is](../rivals.md).
 Every figure is a gain over TWAP on the same orders. A learned row has up to {seeds} training seeds, whose
 mean it is; all trainings of a set have the same work units; CPU is what one took, in seconds. 95 % by
-days, books or episodes, of the score also by training seeds. SPA: the chance of such a best row if
-nobody in the table beat TWAP, corrected for their number. {jobs} jobs; code {code}, torch {torch},
+days, books or episodes, of scores also by training seeds; by seed: the lowest and the highest mean of a
+training. SPA: the chance of such a best mean if nobody in the table beat TWAP, corrected for their
+number. {jobs} jobs; code {code}, torch {torch},
 Python {python}.
 
 First the scores of all sets, ± half of the 95 % interval, the best of each set in bold; then every set by
@@ -125,7 +127,8 @@ def page(made: Mapping[str, Any], groups: Sequence[SetGroup]) -> str:
 
 def _overview(sets: Mapping[str, Any], group: SetGroup) -> str:
     """Scores of all methods on all sets of a group."""
-    methods = list(dict.fromkeys(name for found in sets.values() for name in found["methods"]))
+    fullest = sorted(sets.values(), key=lambda found: -len(found["methods"]))
+    methods = dict.fromkeys(name for found in fullest for name in found["methods"])
     lines = []
     for method in methods:
         cells = [method]
@@ -137,7 +140,7 @@ def _overview(sets: Mapping[str, Any], group: SetGroup) -> str:
             if row and row["cpu_seconds"]:
                 seconds.append(row["cpu_seconds"])
         lines.append([*cells, number(float(np.mean(seconds)), 0) if seconds else "-"])
-    lines.append(["SPA p", *(number(found["spa_p"], 3) for found in sets.values()), ""])
+    lines.append(["SPA p", *(p_value(found["spa_p"]) for found in sets.values()), ""])
     return table(("method", *sets, "CPU s"), lines)
 
 
@@ -151,25 +154,35 @@ def _short(row: Mapping[str, Any] | None, decimals: int, *, bold: bool) -> str:
 
 
 def _set_table(name: str, found: Mapping[str, Any], group: SetGroup) -> str:
-    """One set: a row for every method, and why others have none."""
-    decimals = group.decimals
+    """One set: a row for every method, and why others have none.
+
+    Without a price of risk the score is the mean, and one of them is shown.
+    """
     outside = any("returned" in row for row in found["methods"].values())
-    head = ["method", "trainings", "mean", "95 %"]
-    head += ["return", "unfinished"] if outside else ["specific", "tracking error"]
-    head += ["score", "95 %", "CPU s"]
+    head = ["method", "trainings"]
+    head += ["mean", "95 %", "specific", "tracking error", "score"] if group.risk else ["mean"]
+    head += ["95 %", "by seed", *(["return", "unfinished"] if outside else []), "CPU s"]
     lines = []
     for method, row in found["methods"].items():
         cells = [method, str(row["trainings"])]
-        cells += [signed(row["mean"], decimals), interval(row["ci95"], decimals)]
+        if group.risk:
+            cells += [signed(row["mean"]), interval(row["ci95"]), signed(row["specific"])]
+            cells.append(number(row["tracking_error"], 1))
+        cells += [signed(row["score"], group.decimals), interval(row["score_ci95"], group.decimals)]
+        cells.append(_by_seed(row["by_seed"], group.decimals))
         if outside:
-            cells += [number(row["returned"], decimals), f"{100 * row['unfinished']:.1f} %"]
-        else:
-            cells += [signed(row["specific"]), number(row["tracking_error"], 1)]
-        cells += [signed(row["score"], decimals), interval(row["score_ci95"], decimals)]
+            cells += [number(row["returned"], group.decimals), f"{100 * row['unfinished']:.1f} %"]
         lines.append([*cells, number(row["cpu_seconds"], 1) if row["cpu_seconds"] else "-"])
     for method, why in found["cannot"].items():
         if method not in found["methods"]:
             lines.append([method, "0", why, *[""] * (len(head) - 3)])
     note = f"\n{group.notes[name]}\n" if name in group.notes else ""
-    title = f"## {name} ({found['days']} {group.by}, SPA p {number(found['spa_p'], 3)})"
+    title = f"## {name} ({found['days']} {group.by}, SPA p {p_value(found['spa_p'])})"
     return f"{title}\n{note}\n{table(head, lines)}\n"
+
+
+def _by_seed(means: Sequence[float], decimals: int) -> str:
+    """The lowest and the highest mean of a training."""
+    if len(means) < 2:
+        return ""
+    return f"{signed(min(means), decimals)} to {signed(max(means), decimals)}"

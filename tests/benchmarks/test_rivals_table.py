@@ -104,7 +104,10 @@ def test_seeds_spread_into_the_row() -> None:
             )
         )
     facts = {"split": "test", "seeds": 2, "jobs": "2 of 2"}
-    row = finished(rows, GROUPS, facts=facts)["sets"][CELL]["methods"]["OPD"]
+    made = finished(rows, GROUPS, facts=facts)
+    text = page(made, GROUPS)
+    assert "| OPD | **+2.83** ± " in text and "| +2.33 to +3.33 | 2.5 |" in text
+    row = made["sets"][CELL]["methods"]["OPD"]
     assert row["by_seed"] == pytest.approx([7 / 3, 10 / 3]) and row["cpu_seconds"] == 2.5
     assert row["mean"] == pytest.approx(17 / 6) and row["trainings"] == 2
 
