@@ -74,12 +74,17 @@ def run_bar(
     for a in range(agents):
         agent_orders(book, sim, wishes, answers, b, a)
     watch_mid(book, sim, b)
-    n, given = events[b], 0
+    n = events[b]
+    # after e of the events the value has drifted by the whole part of drift * e / n
+    least, more = drift[b] // max(n, 1), drift[b] % max(n, 1)
+    owed = 0
     for e in range(n):
-        due = drift[b] * (e + 1) // n
-        sim.state[b, VALUE] += due - given
-        sim.state[b, NEWS] += due - given
-        given = due
+        look_ahead(book, sim, b, e)
+        owed += more
+        moved = least + (1 if owed >= n else 0)
+        owed -= n if owed >= n else 0
+        sim.state[b, VALUE] += moved
+        sim.state[b, NEWS] += moved
         act(book, sim, b)
         watch_mid(book, sim, b)
     for a in range(agents):
@@ -90,6 +95,10 @@ def run_bar(
     sim.state[b, BAR_ASK] = best(book, b, SELL, 0)
     sim.state[b, TRADED] = book.meta[b, VOLUME] - volume
     sim.state[b, TRADED_CASH] = book.meta[b, NOTIONAL] - notional
+
+
+def look_ahead(book: Book, sim: Sim, b: int, event: int) -> None:
+    """Before each event; nothing, unless a device fetches the next market here (fetching.py)."""
 
 
 def open_bar(book: Book, sim: Sim, b: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -14,29 +14,37 @@ Function = Callable[..., Any]
 Namespace = dict[str, object]
 
 
-def make_kernel(jit: Callable[[Function], Any], *more: Function) -> SimpleNamespace:
+def make_kernel(
+    jit: Callable[[Function], Any], *more: Function, ready: Mapping[Function, Any] | None = None
+) -> SimpleNamespace:
     """The book's functions, and `more` that call them, compiled by `jit` and calling one another."""
     book = (*price_levels.FUNCTIONS, *price_window.FUNCTIONS, *kernel.FUNCTIONS)
-    return compile_together(jit, *book, *more)
+    return compile_together(jit, *book, *more, ready=ready)
 
 
-def compile_together(jit: Callable[[Function], Any], *functions: Function) -> SimpleNamespace:
+def compile_together(
+    jit: Callable[[Function], Any],
+    *functions: Function,
+    ready: Mapping[Function, Any] | None = None,
+) -> SimpleNamespace:
     """Functions of several files, compiled by `jit` and calling one another.
 
     They may import one another by any name, and see the upper-case constants and modules of their
-    files.
+    files. `ready` are numba's own functions that take the place of some of them.
 
     `source_hash` changes with their files and constants. numba's disk cache looks at the caller's
     file alone and would run old machine code after an edit here, so a cached caller must hold the
     hash as a closure variable (book.py shows how).
     """
+    instead = dict(ready or {})
     names = _shared_names(functions)
-    source_hash = _source_hash(functions, names)
+    sources = (*functions, *[given.py_func for given in instead.values()])
+    source_hash = _source_hash(sources, names)
     names["__name__"] = __name__
     compiled: dict[Function, Any] = {}
     for function in functions:
         bare = FunctionType(function.__code__, names, function.__name__)
-        compiled[function] = jit(bare)
+        compiled[function] = instead[function] if function in instead else jit(bare)
     for function in functions:
         for alias, value in function.__globals__.items():
             if isinstance(value, FunctionType) and value in compiled:

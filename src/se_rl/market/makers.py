@@ -89,24 +89,36 @@ def quote(book: Book, sim: Sim, b: int, m: int, side: int, best_price: int, t: A
     deep = lots_of_a_level(sim, b, t)
     near = leaned(sim, b, deep, side, t)
     sign, owner = 1 - 2 * side, FIRST_MAKER + m
+    first = QUOTE + (2 * m + side) * MAX_LEVELS
+    residue = best_price % levels
     for j in range(levels):
         lots = near if j < LEANING_LEVELS else deep
-        price = best_price - j * sign
-        place = QUOTE + (2 * m + side) * MAX_LEVELS + price % levels
+        price, place = best_price - j * sign, first + residue
+        # the next price's residue, without a division for each
+        residue = (residue - sign + levels) if residue < sign else residue - sign
+        residue = 0 if residue == levels else residue
         slot = int(sim.state[b, place])
-        mine = slot >= 0 and orders[b, slot, OWNER] == owner and orders[b, slot, ID] == 1 + side
-        # a filled order's slot may serve a new one of this very quote, which has another place
-        if (
-            mine
-            and orders[b, slot, QUANTITY] > 0
-            and orders[b, slot, PRICE] % levels == price % levels
-        ):
-            if orders[b, slot, PRICE] == price and orders[b, slot, QUANTITY] == lots:
+        if is_quote(book, b, slot, side, owner):
+            same = orders[b, slot, PRICE] == price
+            if same and orders[b, slot, QUANTITY] == lots:
                 continue
-            sim.state[b, MESSAGES] += 1
-            cancel(book, b, slot, 0)
+            # a filled order's slot may serve a new one of this very quote, which has another place
+            if same or (orders[b, slot, PRICE] - price) % levels == 0:
+                sim.state[b, MESSAGES] += 1
+                cancel(book, b, slot, 0)
         sim.state[b, MESSAGES] += 1
         sim.state[b, place] = limit(book, b, side, price, lots, owner, 1 + side)
+
+
+def is_quote(book: Book, b: int, slot: int, side: int, owner: int) -> bool:
+    """Whether a maker's order of this side still rests in a slot that it noted."""
+    orders = book.orders
+    return (
+        slot >= 0
+        and orders[b, slot, OWNER] == owner
+        and orders[b, slot, ID] == 1 + side
+        and orders[b, slot, QUANTITY] > 0
+    )
 
 
 def lots_of_a_level(sim: Sim, b: int, t: Array) -> int:

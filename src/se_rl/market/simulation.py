@@ -19,9 +19,10 @@ import numpy.typing as npt
 from se_rl.data.market_data import DataError
 from se_rl.market import participants as at
 from se_rl.market import price_levels
-from se_rl.market.bar import FUNCTIONS
+from se_rl.market.bar import FUNCTIONS, look_ahead
 from se_rl.market.book import CPU_JIT, Books
 from se_rl.market.compiling import make_kernel
+from se_rl.market.fetching import fetch_ahead
 from se_rl.market.participants import MAX_MAKERS, STREAMS, Sim, event_rates, numbers
 from se_rl.market.profile import FIXED, MarketProfile
 
@@ -33,11 +34,6 @@ FAMILY = 32
 """Consecutive seeds that share a clock: the threads of a GPU's warp."""
 SEEDS_APART = 6
 """Streams that are seeded from one number: a market with more of them keeps these six."""
-ORDERS_OF_LINE = 16 // price_levels.ORDER_WIDTH
-LEVELS_OF_LINE = 16 // price_levels.LEVEL_WIDTH
-STATE_OF_LINE = 8
-"""What a processor fetches together, 64 bytes: orders, levels, numbers of the state."""
-NEVER = -(2**63)
 BAR_COLUMNS = {
     "open": at.BAR_OPEN,
     "high": at.BAR_HIGH,
@@ -57,33 +53,14 @@ Mids (open to close) are twice the price in ticks, cash is ticks x lots, news in
 """
 _RECORDED = tuple(BAR_COLUMNS.values())
 
-KERNEL = make_kernel(CPU_JIT, *FUNCTIONS)
+KERNEL = make_kernel(CPU_JIT, *FUNCTIONS, ready={look_ahead: fetch_ahead})
 _run_bar, _fixed_widths = KERNEL.run_bar, KERNEL.fixed_widths
-
-
-@CPU_JIT
-def _fetched(book, sim, b):  # type: ignore[no-untyped-def]
-    """A sum over all of a market's cache lines, which makes the processor fetch them all at once.
-
-    Met one by one while the market runs, each would be waited for: a third of the time of a bar.
-    """
-    total = 0
-    for order in range(0, book.orders.shape[1], ORDERS_OF_LINE):
-        total += book.orders[b, order, 0]
-    for side in range(2):
-        for level in range(0, book.levels.shape[2], LEVELS_OF_LINE):
-            total += book.levels[b, side, level, 0]
-    for place in range(0, sim.state.shape[1], STATE_OF_LINE):
-        total += sim.state[b, place]
-    return total
 
 
 @CPU_JIT
 def _bars(book, sim, wishes, answers, drift, events, record, b):  # type: ignore[no-untyped-def]
     """All bars of one market: the wishes and answers of bar k are wishes[k] and answers[k]."""
     if not _fixed_widths(book):  # never: it tells the compiler the widths
-        return
-    if _fetched(book, sim, b) == NEVER:  # never: without a use of the sum nothing is fetched
         return
     for k in range(events.shape[0]):
         _run_bar(book, sim, wishes[k], answers[k], drift[k], events[k], b)

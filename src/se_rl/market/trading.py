@@ -21,12 +21,13 @@ def draw(sim: Sim, b: int, stream: int) -> int:
     x ^= x >> 19
     x ^= (x << 17) & LAST_STATE
     sim.state[b, STREAM + stream] = x
-    return x >> 32
+    return (x >> 32) & 0x7FFFFFFF  # the mask tells the compiler that it is not negative
 
 
 def part(whole: int, divisor: int) -> int:
     """Division that rounds towards zero: floor division would push every value a little down."""
-    return whole // divisor if whole >= 0 else -(-whole // divisor)
+    rounded = abs(whole) // divisor
+    return rounded if whole >= 0 else -rounded
 
 
 def market_order(book: Book, sim: Sim, b: int, side: int, size: int, owner: int) -> int:
