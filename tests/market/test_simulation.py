@@ -15,6 +15,7 @@ from se_rl.market.compiling import make_kernel
 from se_rl.market.participants import (
     ANSWERED,
     FIRST_AGENT,
+    NEWS,
     PASSIVE,
     POST,
     RESTING,
@@ -24,6 +25,7 @@ from se_rl.market.participants import (
     event_rates,
     numbers,
 )
+from se_rl.market.price_levels import Book
 from se_rl.market.profile import FIXED, PROFILE_RANGES, MarketProfile
 from se_rl.market.simulation import FAMILY, START_TICKS, Markets, stream_seeds
 from se_rl.market.trading import draw
@@ -213,6 +215,23 @@ def test_drift_and_events_make_a_twin() -> None:
     moved = bars["close"][-1] / 2 - before
     assert 20 < moved.mean() < 35
     np.testing.assert_array_equal(bars["news"][-1] - bars["news"][0], 9 * 3 * FIXED)
+
+
+@pytest.mark.parametrize("drift", [0, 5, 12_345, -1_001])
+def test_the_value_drifts_by_whole_parts_of_its_way(drift: int) -> None:
+    seen: list[int] = []
+
+    def note(book: Book, sim: Sim, b: int, event: int) -> None:
+        seen.append(int(sim.state[b, NEWS]))
+
+    note.py_func = note  # type: ignore[attr-defined]
+    kernel = make_kernel(lambda function: function, *bar.FUNCTIONS, ready={bar.look_ahead: note})
+    still = Markets(1, replace(MarketProfile(), news_volatility=0.0), warm_up_bars=0)
+    nothing = np.zeros((1, 1, 4), np.int64)
+    kernel.run_bar(
+        still.books.book, still.sim, nothing, nothing.copy(), np.array([drift]), np.array([7]), 0
+    )
+    assert [*seen, still.sim.state[0, NEWS]] == [drift * event // 7 for event in range(8)]
 
 
 def test_plain_python_gives_the_same_market_as_machine_code() -> None:

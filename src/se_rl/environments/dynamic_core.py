@@ -15,9 +15,6 @@ import numpy.typing as npt
 from se_rl.data.features import (
     OBSERVATION_FIELDS,
     OBSERVATION_PLACE,
-    PUBLIC_PLACES,
-    TURNED_FIELD,
-    TURNED_SIGN,
     FeatureScales,
 )
 from se_rl.data.market_data import DataError, MarketData
@@ -285,10 +282,8 @@ class DynamicCore:
 
     def _observe(self) -> None:
         """Fill the observation from the books as they stand now."""
-        public = self.books.per_order(self._view.fields().T)
-        turned = public[:, TURNED_FIELD] * TURNED_SIGN
         seen = self.observation
-        seen[:, PUBLIC_PLACES] = np.where(self.orders.side[:, None] > 0, public, turned)
+        self._view.show(self.orders.side, seen)
         seen[:, OBSERVATION_PLACE["time_left"]] = 1.0 - self.step_index / self.orders.horizon
         seen[:, OBSERVATION_PLACE["inventory_left"]] = self.remaining_lots / self._lots
         self._further.write(seen[:, len(OBSERVATION_FIELDS) :])

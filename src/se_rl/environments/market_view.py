@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from numba import njit
 
-from se_rl.data.features import BOOK_LEVELS, CLIP, PUBLIC_FIELDS, PUBLIC_RECORDS
+from se_rl.data.features import (
+    BOOK_LEVELS,
+    CLIP,
+    FIRST_PUBLIC,
+    PUBLIC_FIELDS,
+    PUBLIC_RECORDS,
+    TURNED_FIELD,
+    TURNED_SIGN,
+)
 from se_rl.environments.market_pool import LOOKBACK_BARS
 from se_rl.environments.metrics import BPS
 from se_rl.environments.scripted_markets import ScriptedMarkets
 from se_rl.market.price_levels import BUY, SELL
 
 Array = npt.NDArray[np.float64]
+Observation = npt.NDArray[np.float32]
 
 QUIET_VOLUME = 1e-3
 """A bar without trades counts as this share of the usual volume, as in the static world."""
@@ -66,6 +76,11 @@ class MarketView:
         np.maximum(self._high, log_high, out=self._high)
         np.minimum(self._low, log_low, out=self._low)
         self._measure()
+
+    def show(self, side: npt.NDArray[np.int8], observation: Observation) -> None:
+        """Write the public fields of each order's market [order, field], turned for its side."""
+        agents = self._books.agents
+        _turn(self.fields(), side, agents, TURNED_FIELD, TURNED_SIGN, FIRST_PUBLIC, observation)
 
     def fields(self) -> Array:
         """The public fields [field, market] of the books as they stand now."""
@@ -146,3 +161,15 @@ class MarketView:
         np.clip(returns, -CLIP, CLIP, out=returns)
         universe = self._script.universe_return[self._bar]
         np.subtract(returns, universe, out=self.specific_returns, where=self._has_universe)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _turn(table, side, agents, turned_field, turned_sign, first, observation):  # type: ignore[no-untyped-def]
+    """Each order's column of the table as its row; positions are arguments, since caches keep them."""
+    for i in range(side.shape[0]):
+        market = i // agents
+        for k in range(table.shape[0]):
+            if side[i] > 0:
+                observation[i, first + k] = table[k, market]
+            else:
+                observation[i, first + k] = turned_sign[k] * table[turned_field[k], market]

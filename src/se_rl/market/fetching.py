@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import numba as nb
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -22,7 +22,7 @@ NEARNESS = 2
 """The second cache: the first one is full of the market that runs now."""
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic
 def _ask_for(typing_context: Any, array: Any, offset: Any) -> Any:
     """Fetch the line so many bytes into an array, without waiting for it."""
 
@@ -44,7 +44,7 @@ def _fetch(array, row, line):  # type: ignore[no-untyped-def]
     """Ask for one line of a row, where it has that many."""
     size = array.strides[0]
     if line * LINE < size:
-        _ask_for(array, row * size + line * LINE)
+        _ask_for(array, row * size + line * LINE)  # type: ignore[call-arg]
 
 
 @CPU_JIT
