@@ -74,15 +74,14 @@ def run_bar(
     for a in range(agents):
         agent_orders(book, sim, wishes, answers, b, a)
     watch_mid(book, sim, b)
-    n = events[b]
-    # after e of the events the value has drifted by the whole part of drift * e / n
+    n, owed = events[b], 0
+    # after e events the value has drifted by drift * e // n, without a division for each
     least, more = drift[b] // max(n, 1), drift[b] % max(n, 1)
-    owed = 0
     for e in range(n):
         look_ahead(book, sim, b, e)
-        owed += more
-        moved = least + (1 if owed >= n else 0)
-        owed -= n if owed >= n else 0
+        moved, owed = least, owed + more
+        if owed >= n:
+            moved, owed = moved + 1, owed - n
         sim.state[b, VALUE] += moved
         sim.state[b, NEWS] += moved
         act(book, sim, b)

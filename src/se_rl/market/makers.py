@@ -94,9 +94,11 @@ def quote(book: Book, sim: Sim, b: int, m: int, side: int, best_price: int, t: A
     for j in range(levels):
         lots = near if j < LEANING_LEVELS else deep
         price, place = best_price - j * sign, first + residue
-        # the next price's residue, without a division for each
-        residue = (residue - sign + levels) if residue < sign else residue - sign
-        residue = 0 if residue == levels else residue
+        residue -= sign  # the next price's, without a division for each
+        if residue < 0:
+            residue = levels - 1
+        elif residue == levels:
+            residue = 0
         slot = int(sim.state[b, place])
         if is_quote(book, b, slot, side, owner):
             same = orders[b, slot, PRICE] == price
