@@ -13,7 +13,12 @@ from rl.hostile_answers import real_answer
 from se_rl.data.features import OBSERVATION_FIELDS
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.executors.stored_policy import training_bytes, training_from_bytes
-from se_rl.modules.agent_interface import ACTION_KINDS, AgentInterface, further_width
+from se_rl.modules.agent_interface import (
+    ACTION_KINDS,
+    FURTHER_INPUTS,
+    AgentInterface,
+    further_width,
+)
 from se_rl.modules.defaults import Modules, Network
 from se_rl.modules.errors import ModuleError
 from se_rl.modules.kinds.network import interface_of
@@ -21,6 +26,7 @@ from se_rl.modules.loading import load_design, load_module
 from se_rl.modules.static_check import check_source
 from se_rl.rl.action_maps import ACTION_MAPS, RatioActions, SliceActions, action_map_of
 from se_rl.rl.expected_answer import ExpectedAnswer
+from se_rl.rl.outside_training import MARKETS, rules_of
 from se_rl.rl.policy import Neutral
 from se_rl.rl.policy_file import PolicyFileError, policy_facts, read_policy, save_policy
 from se_rl.rl.sandboxed_training import WEIGHT, TrainedDesign
@@ -87,6 +93,21 @@ def test_who_asks_for_nothing_has_the_usual_interface() -> None:
     in_others_markets = Modules(network=asking, actions="grid")
     assert in_others_markets.interface == AgentInterface(actions="grid")
     assert list(ACTION_MAPS)[: len(ACTION_KINDS)] == list(ACTION_KINDS)
+
+
+def test_the_page_has_the_catalogues_and_says_where_each_map_is_used() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "environments.md").read_text()
+    rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+    where = {name.strip("| `"): place for name, place, *_ in rows}
+    assert [name for name in where if name in ACTION_MAPS] == list(ACTION_MAPS)
+    for name in ACTION_MAPS:
+        assert (where[name] == "history and our market") == (name in ACTION_KINDS)
+    for market in MARKETS:
+        assert where[rules_of(market).actions].strip("`") == market.partition("-")[0]
+    told = " ".join(name for name, *_ in rows)
+    for name in FURTHER_INPUTS:
+        head, _, span = name.rpartition("_")
+        assert f"`{name}`" in told or (f"`{head}_1`" in told and f"`_{span}`" in told)
 
 
 @pytest.mark.parametrize(("kind", "outputs"), [("ratio", 1), ("slices", 5)])
