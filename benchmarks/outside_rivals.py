@@ -25,7 +25,7 @@ from se_rl.baselines.rivals.choices import ACTION_MAP
 from se_rl.baselines.rivals.learning import RivalRules, RivalTrainer, ppo_trainer
 from se_rl.baselines.rivals.macro_micro import HierarchyNetwork
 from se_rl.core.suite.evaluators import outside_network
-from se_rl.core.suite.tasks import SECOND, OutsideTask
+from se_rl.core.suite.tasks import LOT_WORK, SECOND, OutsideTask
 from se_rl.environments.outside.lot_world import DECISIONS as LOT_DECISIONS
 from se_rl.environments.outside.queue_reactive_world import DECISIONS as QUEUE_DECISIONS
 from se_rl.environments.outside.queue_reactive_world import QueueReactiveWorld
@@ -43,6 +43,7 @@ from se_rl_benchmarks.champion_rival import Champions
 from se_rl_benchmarks.defaults import Job
 from se_rl_benchmarks.defaults_page import SPLIT
 from se_rl_benchmarks.outside_rules import BEST_RULES, PUBLISHED, almgren_chriss
+from se_rl_benchmarks.outside_training import LOT_LEARNER, QUEUE_LEARNER
 from se_rl_benchmarks.rivals_page import RivalGains
 
 TASKS = {task.name: task for task in SECOND if isinstance(task, OutsideTask)}
@@ -56,6 +57,8 @@ ALMGREN_CHRISS = "Almgren-Chriss"
 LEAVE = "submit and leave"
 SIMPLE = "best simple rule"
 CONSTANT = "best constant"
+TUNED = "PPO tuned"
+"""PPO strong with the learning constants of `outside_training.py`, as DDQN has its own here."""
 URGENCY = 2.0
 NEUTRAL: Mapping[str, Neutral] = {
     QUEUE: Neutral(0.5),
@@ -79,12 +82,14 @@ CANNOT = {
 }
 """Who cannot be played in others' markets, and why."""
 CANNOT_IN_QUEUE = {LEAVE: "no limit orders"}
-WORDS = f"""Price x units (qrm) and ticks a lot (cw), by the markets' own rules ([others' markets](../outside.md)): the
-return less that of the published TWAP in the same episode. Score: the mean. Work of the suite:
-{TASKS[QUEUE].work:g} units in qrm, {TASKS["cw-noise-20"].work:g} in the lot markets, so that this is what is learned soon
-([what longer trainings give](outside_training.md)). PPO and champions act by the market's own map, rivals by one order at a
-time; the best constant is where HALOP and MacMic begin. Unfinished: orders of which something was left
-at the end, which in qrm costs nothing in the test."""
+WORDS = f"""Price x units (qrm) and ticks a lot (cw), by the markets' own rules
+([others' markets](../outside.md)): the return less that of the published TWAP in the same episode.
+Score: the mean. Work of the suite: {TASKS[QUEUE].work:g} units in qrm, {LOT_WORK:g} in the lot markets,
+so that this is what is learned soon ([what longer trainings give](outside_training.md)). PPO strong is
+the default as it is; PPO tuned is the same with learning constants for these markets, which DDQN has
+too. PPO and champions act by the market's own map, rivals by one order at a time; the best constant is
+where HALOP and MacMic begin. Unfinished: orders of which something was left at the end, which in qrm
+costs nothing in the test."""
 NOTHING = OutsideReturns(np.zeros(0), np.zeros(0, np.bool_))
 TWAP_RETURNS: dict[tuple[str, str], Array] = {}
 """By market and split; filled before processes fork."""
@@ -167,6 +172,8 @@ def trained_rival(job: Job, rival: LearnedRival | Champions | None) -> Trained:
     if job.method in rivals:
         return rivals[job.method].train(job, samples)
     network: NetworkFactory = Network
+    if job.method == TUNED:
+        network = (QUEUE_LEARNER if job.name == QUEUE else LOT_LEARNER).network
     if isinstance(rival, Champions):
         own = outside_network(rival.sources.get(job.seed, {}))
         network = Network if isinstance(own, str) else own

@@ -195,8 +195,10 @@ def planned(name: str) -> tuple[str, ...]:
 
 def learned(name: str) -> tuple[str, ...]:
     """The rows of a set that are trained."""
-    without = outside_rivals.cannot(name) if name in OTHERS else {}
-    return tuple(method for method in LEARNED if method not in without)
+    if name in OTHERS:
+        without = outside_rivals.cannot(name)
+        return (*(method for method in LEARNED if method not in without), outside_rivals.TUNED)
+    return tuple(LEARNED)
 
 
 class Timed:
