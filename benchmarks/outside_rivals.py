@@ -49,7 +49,7 @@ from se_rl_benchmarks.rivals_page import RivalGains
 TASKS = {task.name: task for task in SECOND if isinstance(task, OutsideTask)}
 """Others' markets, as the suite trains in them."""
 QUEUE = QueueReactiveWorld.name
-EPISODES = 4000
+EPISODES = 2000
 FIRST_EPISODE = {"valid": 30_000_000, "test": 90_000_000}
 """Of the episodes that are played; things were chosen on those of `valid` and from 20,000,000 on."""
 TWAP = "TWAP"
