@@ -18,11 +18,15 @@ class BookView(Protocol):
     """
 
     spread_bps: Array
-    usual_spread_bps: Array
     log_sizes: Array
     imbalance: Array
     returns: Array
     specific_returns: Array
+
+    @property
+    def log_spread_ratio(self) -> Array:
+        """Log of the spread over the usual one."""
+        ...
 
     @property
     def return_since_open(self) -> Array:

@@ -132,7 +132,7 @@ def _spread_field() -> ObservationField:
         "spread",
         "log of the spread over the symbol's median in train",
         on_history=_spread,
-        in_book=lambda view: np.log((view.spread_bps + 0.01) / (view.usual_spread_bps + 0.01)),
+        in_book=lambda view: view.log_spread_ratio,
     )
 
 

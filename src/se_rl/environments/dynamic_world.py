@@ -98,7 +98,7 @@ class DynamicWorld:
         self.agents = agents
         self.takes_price = takes_price
         self.shadow_from_bank = shadow_from_bank
-        self._fee = fee_bps / BPS
+        self.fee = fee_bps / BPS
         rows = starts = np.zeros(1, np.int64)
         data = None if data is None else as_market_data(data)
         if data is not None:
@@ -157,13 +157,13 @@ class DynamicWorld:
 
     def filled_bank(self) -> EpisodeBank:
         """The bank with every entry's baseline simulated, to share with other processes."""
-        self._look_up(self.bank.episodes(np.arange(len(self.bank)), horizon=self.horizon))
+        self.baseline_of(self.bank.episodes(np.arange(len(self.bank)), horizon=self.horizon))
         return self.bank
 
     def reset(self, episodes: Episodes) -> Observation:
         """Start these; the baseline is looked up, or simulated where it is new."""
         orders = episodes.of_horizon(self.horizon)
-        self._baseline = self._look_up(episodes)
+        self._baseline = self.baseline_of(episodes)
         observation = self.core.reset(orders, seeds=episodes.book_seeds)
         self._tick = self.core.books.tick_currency()
         self._left = np.ones(len(orders))
@@ -196,7 +196,7 @@ class DynamicWorld:
         """VWAP and TWAP of the simulated bars and the arrival mid."""
         return self.core.benchmarks()
 
-    def _look_up(self, episodes: Episodes) -> Baseline:
+    def baseline_of(self, episodes: Episodes) -> Baseline:
         """The baseline of these books, from the bank where they are in it."""
         found = self.bank.find(episodes) if self.shadow_from_bank else None
         if found is None:
@@ -229,7 +229,7 @@ class DynamicWorld:
         average = np.where(void, free_after, self._turn(core.mid_average))
         fill = np.where(void, free_after, self._turn(traded.net_price))
         twap_before = np.ones(len(side)) if step == 0 else known.left[:, step - 1]
-        twap_fill = 1.0 + side * ((1.0 + known.fill[:, step]) * (1.0 - side * self._fee) - 1.0)
+        twap_fill = 1.0 + side * ((1.0 + known.fill[:, step]) * (1.0 - side * self.fee) - 1.0)
         return {
             "fill_price": np.where(traded.share > 0.0, fill, average),
             "benchmark_price": average,
@@ -262,7 +262,7 @@ class DynamicWorld:
         self._left = left
         part = np.divide(refused, share, out=np.zeros_like(share), where=share > 0.0)
         price = core.fill_price + part * (core.worst_price() - core.fill_price)
-        return _Traded(share, left, refused, price * (1.0 - core.orders.side * self._fee))
+        return _Traded(share, left, refused, price * (1.0 - core.orders.side * self.fee))
 
     def _turn(self, price: Array) -> Array:
         """Currency as a share of the arrival price, turned so that higher is better."""

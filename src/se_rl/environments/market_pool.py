@@ -67,12 +67,12 @@ class WarmPool:
         counts = [len(each.states[0]) for each in warm]
         self._counts = np.array(counts)
         self._first = np.cumsum([0, *counts[:-1]])
-        self._numbers = np.concatenate([each.numbers for each in warm])
+        self.numbers = np.concatenate([each.numbers for each in warm])
         self._events = np.array([each.events_per_bar for each in warm])
-        self._states = [
+        self.states = [
             np.concatenate(parts) for parts in zip(*[w.states for w in warm], strict=True)
         ]
-        self._states[-1][:, PROFILE] = np.repeat(np.arange(len(warm)), counts)
+        self.states[-1][:, PROFILE] = np.repeat(np.arange(len(warm)), counts)
         self.mid_ticks = np.concatenate([each.mid_ticks for each in warm], axis=1)
         self.volume_lots = np.concatenate([each.volume_lots for each in warm], axis=1)
 
@@ -80,7 +80,7 @@ class WarmPool:
         """`n` markets to copy states into."""
         profile = self.kinds[0].profile
         markets = Markets(n, profile, agents=self.agents, warm_up_bars=0, parallel=_threaded())
-        markets.sim = markets.sim._replace(numbers=self._numbers)
+        markets.sim = markets.sim._replace(numbers=self.numbers)
         return markets
 
     def start(self, markets: Markets, seeds: Int, kind: Int) -> Int:
@@ -89,12 +89,16 @@ class WarmPool:
         Returns the pool's row of each market. What a seed picks does not depend on other kinds.
         """
         rows = self._first[kind] + stream_seeds(~seeds)[:, 0] % self._counts[kind]
-        for array, states in zip(_arrays(markets), self._states, strict=True):
-            np.take(states, rows, axis=0, out=array, mode="clip")
+        self._load(markets, rows)
         markets.sim.state[:, STREAM : STREAM + STREAMS] = stream_seeds(seeds)
         markets.seeds = seeds
         markets.events_per_bar = self._events[kind]
         return rows
+
+    def _load(self, markets: Markets, rows: Int) -> None:
+        """Copy these rows of the states."""
+        for array, states in zip(_arrays(markets), self.states, strict=True):
+            np.take(states, rows, axis=0, out=array, mode="clip")
 
 
 def widen(markets: Markets, usual: Usual, *, spread_ticks: Array, best_lots: Array) -> None:

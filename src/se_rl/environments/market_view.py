@@ -44,7 +44,7 @@ class MarketView:
         self._script = script
         self._bar = 0
         self._log_open = script.log_open
-        self.usual_spread_bps = usual.spread_ticks * script.tick * BPS
+        self._usual_spread_bps = usual.spread_ticks * script.tick * BPS
         self._log_usual_lots = np.log(usual.best_lots + 1.0)
         self._log_usual_volatility = np.log(script.usual_volatility)
         self._path = np.empty((LOOKBACK_BARS + 1 + horizon, n))  # log mids [bar, market]
@@ -90,6 +90,11 @@ class MarketView:
             assert field.in_book is not None  # a public field has both formulas
             table[row] = field.in_book(self)
         return np.clip(table, -CLIP, CLIP, out=table)
+
+    @property
+    def log_spread_ratio(self) -> Array:
+        """Log of the spread over the usual one, a hundredth of a basis point added to both."""
+        return np.log((self.spread_bps + 0.01) / (self._usual_spread_bps + 0.01))
 
     @property
     def return_since_open(self) -> Array:

@@ -78,8 +78,8 @@ class ScriptedMarkets:
         copies = (1, len(both) // self.count)
         path = np.rint(self.script.value_ticks * FIXED).astype(np.int64)
         pace = self.script.activity * self.markets.events_per_bar[: self.count]
-        self._drift = np.tile(np.diff(path, axis=0, prepend=0), copies)
-        self._events = np.tile(np.rint(pace).astype(np.int64), copies)
+        self.drift = np.tile(np.diff(path, axis=0, prepend=0), copies)
+        self.events = np.tile(np.rint(pace).astype(np.int64), copies)
 
     @property
     def mid_ticks(self) -> Array:
@@ -98,7 +98,7 @@ class ScriptedMarkets:
 
     def price(self, ticks: Array) -> Array:
         """Ticks [..., market] in currency."""
-        return self.script.reference * (1.0 + (ticks - self._anchor) * self.script.tick)
+        return self.script.reference * (1.0 + (ticks - self.anchor) * self.script.tick)
 
     def order_price(self, ticks: Array) -> Array:
         """Ticks [order] in currency."""
@@ -109,7 +109,7 @@ class ScriptedMarkets:
         """Currency [order] as whole ticks, at most `farthest` from the anchor."""
         reference = self.per_order(self.script.reference)
         away = (price / reference - 1.0) / self.per_order(self.script.tick)
-        ticks = self.per_order(self._anchor) + np.clip(away, -farthest, farthest)
+        ticks = self.per_order(self.anchor) + np.clip(away, -farthest, farthest)
         return np.rint(ticks).astype(np.int64)
 
     def tick_currency(self) -> Array:
@@ -129,7 +129,7 @@ class ScriptedMarkets:
         """One bar: its record by name [market], and the answers [order, answer] to our wishes."""
         now = slice(step, step + 1)
         bars, answers = trade_bar(
-            self.markets, wishes, drift=self._drift[now], events=self._events[now]
+            self.markets, wishes, drift=self.drift[now], events=self.events[now]
         )
         record = {name: values[0].astype(np.float64) for name, values in bars.items()}
         return record, self._own(answers)
@@ -158,7 +158,7 @@ class ScriptedMarkets:
 
     def run_without_orders(self) -> dict[str, Int]:
         """The window from a fresh start with nobody executing: bars [step, market] by name."""
-        return self.markets.run(len(self._drift), drift=self._drift, events=self._events)[0]
+        return self.markets.run(len(self.drift), drift=self.drift, events=self.events)[0]
 
     def _own(self, answers: Int) -> Int:
         """[order, answer] of the answers [bar, market, agent, answer] of one bar."""
@@ -167,7 +167,7 @@ class ScriptedMarkets:
     def _script(self, leads: Orders, warm: Int) -> Script:
         """Free markets have the past of their warm states, twins that of their sessions."""
         pool, usual = self.pool, self.usual
-        self._anchor = self.mid_ticks
+        self.anchor = self.mid_ticks
         script = free_script(
             pool.mid_ticks[:, warm],
             pool.volume_lots[:, warm] / usual.volume_lots,
@@ -177,7 +177,7 @@ class ScriptedMarkets:
         twins = np.flatnonzero(self._is_twin[leads.kind])
         if self.twin is None or not len(twins):
             return script
-        self._anchor[twins] = self.markets.sim.state[twins, at.VALUE] / FIXED
+        self.anchor[twins] = self.markets.sim.state[twins, at.VALUE] / FIXED
         followed = self.twin.script(
             leads.take(twins),
             volatility_ticks=usual.volatility_ticks[twins],

@@ -93,7 +93,7 @@ class StaticWorld:
         if not fills.fills_market_orders_whole:
             self._twap = StaticCore(data, costs=costs, fills=fills)
         same = fills.half_spread == costs.half_spread
-        self._prices = Prices(
+        self.prices = Prices(
             bars=bar_table(data, Known(data, scales), self.table, half_spread=costs.half_spread),
             price=self.core.price,
             half_spread=fills.half_spread,
@@ -154,7 +154,7 @@ class StaticWorld:
         observation = core.step(ratio, limit)
         write_step(
             fields,
-            self._prices,
+            self.prices,
             _booked(core, before),
             step=step,
             horizon=self.horizon,
@@ -181,7 +181,7 @@ class StaticWorld:
         """Execute TWAP's slice of the same orders by market orders under the same costs."""
         before = twap.remaining.copy()
         twap.step(np.full(len(twap.orders), 1.0 / (self.horizon - step)))
-        write_twap(fields, self._prices, _booked(twap, before), step=step)
+        write_twap(fields, self.prices, _booked(twap, before), step=step)
 
 
 def _booked(core: StaticCore, before: Array) -> Booked:

@@ -1,5 +1,9 @@
 """The same markets on a CUDA device: one thread per market runs the very source that the CPU runs
-(extra `gpu`)."""
+(extra `gpu`).
+
+`CudaMarkets` runs quiet bars of whole markets, `CudaBar` one bar with agents' wishes on arrays that
+are on the device already.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from se_rl.data.market_data import DataError
 from se_rl.market.bar import FUNCTIONS
 from se_rl.market.compiling import make_kernel
 from se_rl.market.participants import ANSWER_FIELDS, MESSAGES, WISH_FIELDS
+from se_rl.market.price_levels import BUY, SELL
 from se_rl.market.simulation import Markets
 
 Int = npt.NDArray[np.int64]
@@ -55,6 +60,53 @@ def cuda_kernel() -> Any:
             messages[b] = sent
 
     return run
+
+
+@cache
+def cuda_depth_kernel() -> Any:
+    """The kernel that reads the best levels of every book."""
+    cuda = cuda_module()
+    depth = make_kernel(cuda.jit(device=True)).depth
+
+    @cuda.jit
+    def read(book, out):  # type: ignore[no-untyped-def]
+        b = cuda.grid(1)
+        if b < out.shape[0]:
+            depth(book, b, BUY, out)
+            depth(book, b, SELL, out)
+
+    return read
+
+
+class CudaBar:
+    """One bar at a time of markets whose arrays are on the device: `Book` and `Sim` of arrays with
+    a `__cuda_array_interface__`, torch's for instance, which the kernels work on in place.
+
+    Calls return at once; what follows on the device's usual stream comes after them.
+    """
+
+    def __init__(self, book: Any, sim: Any) -> None:
+        self._cuda = cuda_module()
+        self._book = type(book)(*map(self._array, book))
+        self._sim = type(sim)(*map(self._array, sim))
+        n = len(sim.state)
+        self._grid = ((n + THREADS_PER_BLOCK - 1) // THREADS_PER_BLOCK, THREADS_PER_BLOCK)
+        self._messages = self._cuda.device_array(n, np.int64)
+
+    def trade(self, wishes: Any, answers: Any, drift: Any, events: Any) -> None:
+        """Run the bar for wishes [market, agent, wish], and fill `answers` as `Markets.step` does."""
+        bar = (self._array(each[None]) for each in (wishes, answers, drift, events))
+        cuda_kernel()[self._grid](self._book, self._sim, *bar, self._messages)
+
+    def depth(self, out: Any) -> None:
+        """Fill `out` [market, side, level, 2] as `Books.depth` does."""
+        cuda_depth_kernel()[self._grid](self._book, self._array(out))
+
+    def _array(self, array: Any) -> Any:
+        """The array for a kernel; an empty one has no address and is made anew."""
+        if 0 in array.shape:
+            return self._cuda.device_array(tuple(array.shape), np.int32)
+        return self._cuda.as_cuda_array(array)
 
 
 class CudaMarkets:

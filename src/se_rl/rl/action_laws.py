@@ -1,7 +1,8 @@
 """How likely an action is, given a policy's outputs, and the derivatives of that by hand.
 
-What belongs to a row lies along the last dimension. A law serves one minibatch: `log_prob` keeps
-what `differentiate` needs.
+What belongs to a row lies along the last dimension; between the first, the numbers of an action, and
+it there may be others, such as many policies at once. A law serves one minibatch: `log_prob` keeps what
+`differentiate` needs.
 """
 
 from __future__ import annotations
@@ -43,11 +44,11 @@ class NormalLaw:
     def log_prob(self, outputs: Tensor, taken: Tensor) -> Tensor:
         """Log densities."""
         used = len(taken)
-        self._inverse = torch.exp(-self._noise)[:, None]
+        self._inverse = torch.exp(-self._noise)[..., None]
         # log-prob = sum(-z^2 / 2 - log s - log(2 pi) / 2), z = (x - m) / s
         self._z = (taken - outputs[:used]).mul_(self._inverse)
-        constant = self._noise.sum() + 0.5 * used * math.log(2 * math.pi)
-        return self._z.square().sum(0).mul_(-0.5).sub_(constant)
+        constant = self._noise.sum(0) + 0.5 * used * math.log(2 * math.pi)
+        return self._z.square().sum(0).mul_(-0.5).sub_(constant[..., None])
 
     def differentiate(self, by_log_prob: Tensor, to_outputs: Tensor, *, scale: float) -> None:
         """By the means, and by the noise."""
@@ -56,9 +57,9 @@ class NormalLaw:
         pull = self._z * by_log_prob
         to_outputs[used:].zero_()
         torch.mul(pull, self._inverse, out=to_outputs[:used])
-        self._to_noise += pull.mul_(self._z).sub_(by_log_prob).sum(1)
+        self._to_noise += pull.mul_(self._z).sub_(by_log_prob).sum(-1)
         # L = ... - c H, and d H / d log s = 1
-        self._to_noise -= scale * len(by_log_prob) * self._bonus
+        self._to_noise -= scale * by_log_prob.shape[-1] * self._bonus
 
 
 class ChoiceLaw:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +36,13 @@ MOST_ORDERS = 1024
 JUDGING = 0x6A75646765
 """Makes a stream of its own from a training's seed, which draws these orders."""
 BPS = 1e4
+
+
+class PairGains(NamedTuple):
+    """Gain over TWAP of each pair in bps, without the news and with it; 0 where a market broke."""
+
+    specific: Array
+    whole: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +120,24 @@ class Judge:
         `cost` is the work of one order step of each world. Where the budget pays too few orders
         there is no score (NaN), and no snapshot.
         """
-        if not self._plays and not self._draw(cost):
-            return math.nan, 0.0
-        marks = self._played(policy, action_map)
+        gains = []
+        for name, world, episodes in self.plays(cost):
+            neutral = self._neutral.get(name, Neutral())
+            runner = PolicyRunner(policy, action_map, neutral=neutral, world=name)
+            gains.append(play(world, runner, episodes))
+        return self.keep(policy, gains, cost) if gains else (math.nan, 0.0)
+
+    def plays(self, cost: Mapping[str, float]) -> Sequence[tuple[str, World, Episodes]]:
+        """The orders that every policy plays without noise; none where the budget pays too few."""
+        if not self._plays:
+            self._draw(cost)
+        return self._plays
+
+    def keep(
+        self, policy: Policy, gains: Sequence[PairGains], cost: Mapping[str, float]
+    ) -> tuple[float, float]:
+        """Keep the weights that gained so much in each of `plays`; score and work as of `mark`."""
+        marks = self._marks(gains)
         weights = {name: value.clone() for name, value in policy.state_dict().items()}
         self._snapshots.append(Snapshot(weights, marks))
         work = 0.0
@@ -143,14 +166,11 @@ class Judge:
         self._plays = plays
         return True
 
-    def _played(self, policy: Policy, action_map: ActionMap) -> Marks:
-        """Play all orders without noise."""
+    def _marks(self, played: Sequence[PairGains]) -> Marks:
+        """What the gains in each play come to."""
         gains: dict[str, list[Array]] = {}
         risks: dict[str, list[float]] = {}
-        for name, world, episodes in self._plays:
-            neutral = self._neutral.get(name, Neutral())
-            runner = PolicyRunner(policy, action_map, neutral=neutral, world=name)
-            specific, whole = play(world, runner, episodes)
+        for (name, world, episodes), (specific, whole) in zip(self._plays, played, strict=True):
             gains.setdefault(name, []).append(specific)
             risks.setdefault(name, []).append(self._risk_of(world, episodes, whole))
         return Marks(
@@ -182,8 +202,8 @@ def day_variance(gain: Array, day: Int) -> float:
     return max(0.0, float((sums**2 - squares).sum() / pairs.sum()))
 
 
-def play(world: World, runner: PolicyRunner, episodes: Episodes) -> tuple[Array, Array]:
-    """Gain over TWAP of each pair in bps, without the news and with it; 0 where a market broke."""
+def play(world: World, runner: PolicyRunner, episodes: Episodes) -> PairGains:
+    """What a policy without noise gains."""
     n = len(episodes)
     fields = new_fields(n)
     seen = SimpleNamespace(**dict(zip(world.field_names, torch.from_numpy(fields), strict=True)))
@@ -194,9 +214,19 @@ def play(world: World, runner: PolicyRunner, episodes: Episodes) -> tuple[Array,
     for _ in range(world.horizon):
         ratio, offset = runner.act(observation)
         observation = world.step(ratio, offset if world.takes_price else None, fields)
-        specific += gain_over_twap(seen).double().numpy()
-        ahead = seen.inventory_left - seen.twap_inventory_left
-        news += (ahead * seen.news).double().numpy()
-    kept = ~world.broken
+        own, common = step_gains(seen)
+        specific += own.double().numpy()
+        news += common.double().numpy()
+    return pair_gains(specific, news, ~world.broken)
+
+
+def step_gains(seen: SimpleNamespace) -> tuple[Tensor, Tensor]:
+    """Gain over TWAP of every row of a world's fields without the news, and what the news adds."""
+    ahead = seen.inventory_left - seen.twap_inventory_left
+    return gain_over_twap(seen), ahead * seen.news
+
+
+def pair_gains(specific: Array, news: Array, kept: npt.NDArray[np.bool_]) -> PairGains:
+    """Of orders in pairs that are half a batch apart, from what their steps sum up to."""
     pairs = BPS * np.stack([specific * kept, (specific + news) * kept]).reshape(2, 2, -1).mean(1)
-    return pairs[0], pairs[1]
+    return PairGains(pairs[0], pairs[1])

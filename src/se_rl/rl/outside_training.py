@@ -27,7 +27,8 @@ from se_rl.environments.worlds import World
 from se_rl.modules.defaults import Modules, NetworkFactory, Reward
 from se_rl.rl.rollout import Diverged
 from se_rl.rl.surrogate import PPOSettings
-from se_rl.rl.trainer import TrainConfig, Trained, one_thread, train
+from se_rl.rl.threads import one_thread
+from se_rl.rl.trainer import TrainConfig, Trained, train
 
 MARKETS = (QueueReactiveWorld.name, *NAMES)
 AT_ONCE = 3000

@@ -44,6 +44,13 @@ class UpdateStats:
     entropy: float
     steps: float
 
+    @classmethod
+    def of(cls, totals: Tensor, *, entropy: float, steps: int) -> UpdateStats:
+        """From the mean terms of each batch's loss [batch, term] in the last epoch."""
+        policy_loss, value_loss, kl, clipped = totals.mean(0).tolist()
+        losses = tuple((2.0 * totals[:, 1]).tolist())
+        return cls(policy_loss, value_loss, kl, clipped, losses, entropy, float(steps))
+
     def as_dict(self) -> dict[str, float]:
         """The numbers by name; `loss_0`, `loss_1`, ... are those of the batches."""
         numbers = {
@@ -81,12 +88,12 @@ class PPO:
         self.settings = settings or PPOSettings()
         self.epochs = epochs
         self.entropy_bonus = entropy_bonus
-        self._generator = generator or torch.Generator().manual_seed(0)
-        self._groups = [
+        self.generator = generator or torch.Generator().manual_seed(0)
+        self.groups = [
             ParameterGroup(rate, parameters)
             for rate, parameters in groups or [(learning_rate, list(policy.parameters()))]
         ]
-        self._rate_left = 1.0
+        self.rate_left = 1.0
         self._noise = noise
         self._steps = 0
         self._passes = passes_of(policy)
@@ -98,7 +105,7 @@ class PPO:
         and its last size: the mean action is what counts in the end, and what is learned under
         much noise is the best mean for that noise.
         """
-        self._rate_left = max(left, LEAST_RATE)
+        self.rate_left = max(left, LEAST_RATE)
         if self._noise is not None:
             first, last = self._noise
             # log s <= left * log s_first + (1 - left) * log s_last
@@ -120,18 +127,9 @@ class PPO:
                 raise Diverged(f"loss is not finite in epoch {epoch + 1}")
             if float(totals[:, 2].max()) > self.settings.kl_stop:
                 break
-        if not all(bool(torch.isfinite(group.flat).all()) for group in self._groups):
+        if not all(bool(torch.isfinite(group.flat).all()) for group in self.groups):
             raise Diverged("weights are not finite after an update")
-        policy_loss, value_loss, kl, clipped = totals.mean(0).tolist()
-        return UpdateStats(
-            policy_loss=policy_loss,
-            value_loss=value_loss,
-            kl=kl,
-            clipped=clipped,
-            losses=tuple((2.0 * totals[:, 1]).tolist()),
-            entropy=self.entropy(batches),
-            steps=float(steps),
-        )
+        return UpdateStats.of(totals, entropy=self.entropy(batches), steps=steps)
 
     def entropy(self, batches: Sequence[Batch] = ()) -> float:
         """Of the policy's noise in a world, in nats; of choices, what the batches' own showed."""
@@ -149,7 +147,7 @@ class PPO:
         seen = torch.zeros((len(batches), TERMS), device=self.policy.log_std.device)
         shuffled = [self._shuffle(batch) for batch in batches]
         for pieces in zip(*shuffled, strict=True):
-            for group in self._groups:
+            for group in self.groups:
                 group.gradient.zero_()
             for i, (batch, units) in enumerate(zip(batches, pieces, strict=True)):
                 seen[i] += self._backward(batch, units)
@@ -158,7 +156,7 @@ class PPO:
 
     def _shuffle(self, batch: Batch) -> list[Tensor]:
         """The batch's units in random order, cut into minibatches; too few are used repeatedly."""
-        drawn = torch.randperm(batch.units, generator=self._generator)
+        drawn = torch.randperm(batch.units, generator=self.generator)
         order = drawn.to(self.policy.log_std.device)
         parts = self.settings.minibatches
         return list(order.repeat(-(-parts // len(order))).tensor_split(parts))
@@ -202,11 +200,11 @@ class PPO:
     @torch.no_grad()
     def _step(self) -> None:
         """One step of Adam along the gradient, cut to its longest length."""
-        norm = torch.stack([group.gradient.norm() for group in self._groups]).norm()
+        norm = torch.stack([group.gradient.norm() for group in self.groups]).norm()
         factor = (self.settings.gradient_norm / (norm + 1e-6)).clamp(max=1.0)
         self._steps += 1
-        for group in self._groups:
-            group.step(factor, count=self._steps, rate_left=self._rate_left)
+        for group in self.groups:
+            group.step(factor, count=self._steps, rate_left=self.rate_left)
 
 
 class ParameterGroup:

@@ -58,7 +58,7 @@ def differentiate(
     times `scale`.
     """
     old_log_prob, old_value, advantage, target = columns[-4:].unbind()
-    terms = torch.empty((TERMS, len(target)), device=out.device)
+    terms = torch.empty((TERMS, *target.shape), device=out.device)
     gain, squared, divergence, outside = terms
     shift = law.log_prob(out[:-1], columns[:-4]).sub_(old_log_prob)
     ratio = torch.exp(shift)
@@ -74,7 +74,7 @@ def differentiate(
     excess = ratio.sub_(1.0)
     torch.sub(excess, shift, out=divergence)
     torch.gt(excess.abs_(), settings.clip, out=outside)
-    return terms.sum(1)
+    return terms.sum(-1)
 
 
 def _value_loss(

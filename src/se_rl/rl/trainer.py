@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import repeat
 
 import numpy as np
-import torch
 
 from se_rl.environments.worlds import World, several
 from se_rl.modules.defaults import Modules
@@ -25,9 +22,12 @@ from se_rl.rl.batch import Batch
 from se_rl.rl.held_back import Judge
 from se_rl.rl.imitation import imitate
 from se_rl.rl.learner import OWN_SEEDS, Learner, TrainConfig, check_world_names, most_agents
-from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
+from se_rl.rl.policy import Neutral, Policy
+from se_rl.rl.ppo import UpdateStats
 from se_rl.rl.rebalance import EVERY, Balance
 from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.threads import one_thread
+from se_rl.rl.trained import Trained
 from se_rl.rl.training_curve import UpdateRow
 from se_rl.rl.work import batch_overhead, row_work, work_of_step, work_place
 from se_rl.rl.world_sampler import WorldSampler
@@ -48,27 +48,6 @@ Progress = Callable[[UpdateRow], None]
 
 def silent(row: UpdateRow) -> None:
     """Show nothing."""
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A trained policy and how it got there.
-
-    `reason` says why training ended early (None: the budget was spent).
-    """
-
-    policy: Policy
-    action_map: ActionMap
-    neutral: Mapping[str, Neutral]
-    curve: tuple[UpdateRow, ...]
-    work: float
-    reason: str | None
-    seed: int
-
-    def runner(self, world: str) -> PolicyRunner:
-        """The policy in use in a world, without noise."""
-        neutral = self.neutral.get(world, Neutral())
-        return PolicyRunner(self.policy, self.action_map, neutral=neutral, world=world)
 
 
 class Training:
@@ -128,6 +107,10 @@ class Training:
             self.judge.keep_best(self.learner.policy)
         except Diverged as error:
             reason = f"diverged after {len(self.curve)} updates: {error}"
+        return self._trained(reason)
+
+    def _trained(self, reason: str | None) -> Trained:
+        """What has come of it."""
         return Trained(
             policy=self.learner.policy,
             action_map=self.learner.action_map,
@@ -168,22 +151,26 @@ class Training:
 
     def iterate(self, phase: str) -> UpdateRow:
         """One batch from each world of the phase, one update on all of them."""
-        learner = self.learner
-        left = 1.0 - self.work / self.config.budget if self.config.anneal else 1.0
-        learner.ppo.anneal(left)
+        self._anneal()
         batches = []
         rewards = {}
         for name, weight in self._weights(phase).items():
             batch, rewards[name] = self._batch(name, weight)
             batches.append(batch)
-        stats = learner.ppo.update(batches)
-        if float(learner.policy.log_std.detach().max()) < np.log(COLLAPSED_STD):
-            raise Diverged("exploration collapsed to a single action")
-        if len(batches) > 1:
-            losses = dict(zip(rewards, stats.losses, strict=True))
-            self._rebalance(losses, steps=round(stats.steps))
+        stats = self.learner.ppo.update(batches)
+        self._settle(rewards, stats)
+        return self._note(phase, rewards, stats, self._judge())
+
+    def _anneal(self) -> None:
+        """Fit the update to what is left of the budget."""
+        left = 1.0 - self.work / self.config.budget if self.config.anneal else 1.0
+        self.learner.ppo.anneal(left)
+
+    def _note(
+        self, phase: str, rewards: Mapping[str, float], stats: UpdateStats, judged: float
+    ) -> UpdateRow:
+        """Write the update into the curve."""
         balance = self.balance
-        judged = self._judge()
         row = UpdateRow(phase, rewards, stats, self.work, balance.alpha, balance.beta, judged)
         self.curve.append(row)
         return row
@@ -196,20 +183,29 @@ class Training:
             return dict.fromkeys(self.worlds, 1.0)
         return {"static": self.balance.alpha, "dynamic": self.balance.beta}
 
-    def _rebalance(self, losses: Mapping[str, float], *, steps: int) -> None:
-        """For every ten joint steps, move alpha towards the static world's share of the loss."""
+    def _settle(self, rewards: Mapping[str, float], stats: UpdateStats) -> None:
+        """After an update: for every ten joint steps, alpha moves to the static share of the loss."""
+        if float(self.learner.policy.log_std.detach().max()) < np.log(COLLAPSED_STD):
+            raise Diverged("exploration collapsed to a single action")
+        if len(rewards) == 1:
+            return
+        losses = dict(zip(rewards, stats.losses, strict=True))
         before = self._joint_steps // EVERY
-        self._joint_steps += steps
+        self._joint_steps += round(stats.steps)
         for _ in range(self._joint_steps // EVERY - before):
             self.balance = self.balance.moved(losses["static"], losses["dynamic"])
 
     def _batch(self, name: str, weight: float) -> tuple[Batch, float]:
         """Play a batch and estimate its advantages; also the mean reward of an order."""
-        learner = self.learner
-        sampler = self.worlds[name]
-        place = learner.policy.place(name)
-        rollout = sampler.play(learner.policy, learner.action_map, place=place)
-        self.work += rollout.values.numel() * self._step_work(name, rollout)
+        policy = self.learner.policy
+        rollout = self.worlds[name].play(policy, self.learner.action_map, place=policy.place(name))
+        self._count_row(rollout, policy)
+        return self._learned(name, weight, rollout)
+
+    def _learned(self, name: str, weight: float, rollout: Rollout) -> tuple[Batch, float]:
+        """What a batch that was played teaches."""
+        learner, sampler = self.learner, self.worlds[name]
+        self.work += rollout.values.numel() * self._step_work(name)
         rewards = rollout.rewards(learner.reward, bound=learner.reward_bound)  # [step, order]
         lam = learner.gae_lambda[name]
         found = sampler.estimates(rollout, rewards, gamma=learner.gamma, lam=lam)
@@ -219,17 +215,15 @@ class Training:
         totals = rewards[:, rollout.kept].sum(0)
         return batch, float(totals.mean())
 
-    def _step_work(self, name: str, rollout: Rollout) -> float:
-        """Work of an order step, by the dearest rows that the policy has been asked about so far.
-
-        Counted on what it met in steps that are drawn anew each time.
-        """
-        policy = self.learner.policy
+    def _count_row(self, rollout: Rollout, policy: Policy) -> None:
+        """Count a row's work on what the policy met in steps that are drawn anew each time."""
         for step in self._counted.integers(len(rollout.values), size=COUNTED_STEPS):
             windows = rollout.windows_at(int(step), history=policy.history)
             self._row_work = max(self._row_work, row_work(policy, windows))
-        epochs = self.learner.ppo.epochs
-        talks = policy.message_size > 0
+
+    def _step_work(self, name: str) -> float:
+        """Work of an order step, by the dearest rows that the policy has been asked about so far."""
+        epochs, talks = self.learner.ppo.epochs, self.learner.policy.message_size > 0
         where = work_place(self.worlds[name].worlds[0].name, name)
         cost = work_of_step(where, row=self._row_work, epochs=epochs, talks=talks)
         return cost * batch_overhead(self.learner.batch)
@@ -238,12 +232,17 @@ class Training:
         """Play the held-back orders if it is time to; the score, or NaN."""
         if not self.judge.due(self.work):
             return math.nan
+        learner = self.learner
+        score, work = self.judge.mark(learner.policy, learner.action_map, self._judging_cost())
+        self.work += work
+        return score
+
+    def _judging_cost(self) -> dict[str, float]:
+        """Work of one held-back order step, by world."""
         cost = {}
         for name in self.judge.worlds:
             cost[name] = work_of_step(name, row=self._row_work, epochs=0, talks=False)
-        score, work = self.judge.mark(self.learner.policy, self.learner.action_map, cost)
-        self.work += work
-        return score
+        return cost
 
     def _samplers(self, worlds: Mapping[str, tuple[World, ...]]) -> dict[str, WorldSampler]:
         """The static world first, each with a random stream of its own."""
@@ -281,18 +280,3 @@ def train(
         modules, worlds, config or TrainConfig(), seed=seed, neutral=neutral, held_back=held_back
     )
     return training.run(progress=progress)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread.
-
-    For these sizes it is as fast, gives the same bits on every machine, and leaves the cores to the
-    simulated markets.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

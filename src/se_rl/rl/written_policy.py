@@ -20,7 +20,7 @@ from se_rl.modules.loading import load_module
 from se_rl.rl.locked_training import set_weights
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
 from se_rl.rl.sandboxed_training import Actions, TrainedDesign, bounded
-from se_rl.rl.trainer import one_thread
+from se_rl.rl.threads import one_thread
 from se_rl.sandbox.calls import printable
 from se_rl.sandbox.lockdown import SandboxError
 

@@ -29,7 +29,8 @@ from se_rl.environments.worlds import NamedWorlds
 from se_rl.rl.policy import Neutral
 from se_rl.rl.ppo import LEAST_RATE
 from se_rl.rl.rollout import Diverged
-from se_rl.rl.trainer import Trained, one_thread
+from se_rl.rl.threads import one_thread
+from se_rl.rl.trainer import Trained
 
 STEPS = 3
 """Steps over which rewards are summed before the network's own estimate stands for the rest."""

@@ -24,7 +24,8 @@ from se_rl.rl.policy import ActionMap, Neutral
 from se_rl.rl.ppo import LEAST_RATE
 from se_rl.rl.rollout import Diverged, Rollout
 from se_rl.rl.surrogate import PPOSettings
-from se_rl.rl.trainer import TrainConfig, Trained, one_thread
+from se_rl.rl.threads import one_thread
+from se_rl.rl.trainer import TrainConfig, Trained
 from se_rl.rl.work import batch_overhead, row_work, work_of_step, work_place
 from se_rl.rl.world_sampler import WorldSampler
 

@@ -33,7 +33,8 @@ from se_rl.baselines.rivals.play import FUTURE_SIZE, future_of, path_of, path_wi
 from se_rl.environments.worlds import NamedWorlds
 from se_rl.rl.policy import Neutral
 from se_rl.rl.rollout import Diverged, Rollout
-from se_rl.rl.trainer import Trained, one_thread
+from se_rl.rl.threads import one_thread
+from se_rl.rl.trainer import Trained
 from se_rl.rl.work import work_of_step
 
 TEACHER_SHARE = 0.25

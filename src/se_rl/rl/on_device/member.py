@@ -1,0 +1,103 @@
+"""One of many trainings that are run together: what is its own, on the host."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+
+from se_rl.environments.worlds import Episodes, World
+from se_rl.rl.batch import Batch
+from se_rl.rl.held_back import PairGains
+from se_rl.rl.imitation import imitate
+from se_rl.rl.on_device.device_rollout import Draw
+from se_rl.rl.ppo import UpdateStats
+from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.threads import one_thread
+from se_rl.rl.trained import Trained
+from se_rl.rl.trainer import Training
+from se_rl.rl.training_curve import UpdateRow
+
+
+class Member(Training):
+    """A training whose draws, work, phases and balance are those of `Training`; others play and
+    update for it."""
+
+    reason: str | None = None
+    phase = ""
+    _phases: Iterator[str] | None = None
+
+    def begin(self) -> bool:
+        """Enter the next update; False where the training is over."""
+        if self._phases is None:
+            with one_thread():
+                self.work += imitate(
+                    self.learner, self.worlds, budget=self.config.budget, seed=self.seed
+                )
+            self._phases = self.phases_of_budget()
+        phase = next(self._phases, None)
+        if phase is None:
+            return False
+        self.phase = phase
+        self._anneal()
+        self._rewards: dict[str, float] = {}
+        self.batches: dict[str, Batch] = {}
+        return True
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The worlds of the update and the weights of their losses."""
+        return self._weights(self.phase)
+
+    def draw(self, name: str) -> Draw:
+        """Fresh episodes of a world."""
+        policy, sampler = self.learner.policy, self.worlds[name]
+        world, episodes = sampler.draw()
+        noise = policy.draw_noise(
+            world.horizon,
+            self.learner.action_map.outputs(world.takes_price),
+            len(episodes),
+            generator=sampler.generator,
+            place=policy.place(name),
+        )
+        return Draw(world, episodes, noise.detach())
+
+    def learn_from(self, name: str, rollout: Rollout) -> None:
+        """Turn what was played into a batch; the networks here cost the same whatever they see."""
+        if not torch.isfinite(rollout.outputs).all():
+            raise Diverged("the policy's output is not finite")
+        if self._row_work == 0.0:
+            self._count_row(rollout, self.learner.policy)
+        batch, reward = self._learned(name, self.weights[name], rollout)
+        self.batches[name] = batch
+        self._rewards[name] = reward
+
+    def settle(self, stats: UpdateStats | Diverged) -> None:
+        """Take note of what an update came to."""
+        if isinstance(stats, Diverged):
+            raise stats
+        self._settle(self._rewards, stats)
+        self._stats = stats
+
+    def plays_to_judge(self) -> Sequence[tuple[str, World, Episodes]]:
+        """Held-back orders to play now, mostly none."""
+        return self.judge.plays(self._judging_cost()) if self.judge.due(self.work) else ()
+
+    def end(self, gains: Sequence[PairGains]) -> UpdateRow:
+        """End the update with what was gained on held-back orders, where any were played."""
+        judged = math.nan
+        if gains:
+            judged, work = self.judge.keep(self.learner.policy, gains, self._judging_cost())
+            self.work += work
+        return self._note(self.phase, self._rewards, self._stats, judged)
+
+    def fail(self, error: Diverged) -> None:
+        """End the training early."""
+        self.reason = f"diverged after {len(self.curve)} updates: {error}"
+
+    def result(self) -> Trained:
+        """What came of it."""
+        if self.reason is None:
+            self.judge.keep_best(self.learner.policy)
+        return self._trained(self.reason)

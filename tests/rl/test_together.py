@@ -1,0 +1,88 @@
+"""Trainings on a device, many at once, are the trainings that the CPU gives one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.dynamic_world import DynamicWorld
+from se_rl.environments.mixed_world import MixedWorld
+from se_rl.environments.static_world import StaticWorld
+from se_rl.market.family import free_kinds
+from se_rl.modules.defaults import Modules, naive_reward
+from se_rl.rl.on_device.together import train_together
+from se_rl.rl.policy import Neutral
+from se_rl.rl.trained import Trained
+from se_rl.rl.trainer import TrainConfig, train
+
+DATA = synthetic_market(SyntheticConfig(symbols=3, sessions=4, seed=5))
+STATIC = tuple(StaticWorld(DATA, horizon=horizon) for horizon in (12, 6))
+DYNAMIC = DynamicWorld(kinds=free_kinds()[:1], horizon=6, bank=32, takes_price=True)
+WORLDS = {"static": STATIC, "dynamic": (DYNAMIC.over(range(24)),)}
+HELD_BACK = {"static": STATIC, "dynamic": (DYNAMIC.over(range(24, 32)),)}
+NEUTRAL = {"dynamic": Neutral(multiple=1.5, offset=1.0)}
+CONFIG = TrainConfig(budget=0.06, samples=512)
+
+
+class Recurrent(nn.Module):
+    """A network that torch cannot stack, which remembers and chooses slices."""
+
+    history = 3
+    actions = "slices"
+    epochs = 2
+
+    def __init__(self, obs_dim: int, history: int) -> None:
+        super().__init__()
+        self.feature_dim = 8
+        self.memory = nn.GRU(obs_dim, 8, batch_first=True)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        found: Tensor = self.memory(obs)[0][:, -1]
+        return found
+
+
+def weights(trained: Trained) -> np.ndarray:
+    parts = [p.detach().reshape(-1) for p in trained.policy.parameters()]
+    return torch.cat(parts).numpy()
+
+
+def test_many_at_once_are_what_they_are_one_by_one() -> None:
+    designs = (Modules(), Modules(reward=naive_reward), Modules(network=Recurrent))
+    seeds = (1, 2, 3)
+    options = {"neutral": NEUTRAL, "held_back": HELD_BACK}
+    together = train_together(designs, WORLDS, CONFIG, seeds=seeds, device="cpu", **options)
+    again = train_together(designs, WORLDS, CONFIG, seeds=seeds, device="cpu", **options)
+    for modules, seed, found, repeated in zip(designs, seeds, together, again, strict=True):
+        alone = train(modules, WORLDS, CONFIG, seed=seed, **options)
+        assert found.reason is None and alone.reason is None
+        assert [row.phase for row in found.curve] == [row.phase for row in alone.curve]
+        assert {"static", "dynamic", "joint"} == {row.phase for row in found.curve}
+        assert found.work == pytest.approx(alone.work, rel=1e-6)
+        assert np.abs(weights(found) - weights(alone)).max() < 2e-3
+        first, last = found.curve[0].rewards, alone.curve[0].rewards
+        assert first == pytest.approx(last, abs=1e-6)
+        held_back = [row.held_back for row in alone.curve]
+        assert [row.held_back for row in found.curve] == pytest.approx(
+            held_back, abs=0.05, nan_ok=True
+        )
+        assert np.isfinite(held_back).any()
+        assert np.array_equal(weights(found), weights(repeated))
+
+
+def test_a_training_that_cannot_go_on_ends_alone() -> None:
+    broken = Modules(reward=lambda step: step.fill_price / 0.0)
+    config = TrainConfig(budget=0.005, samples=256)
+    ended, other = train_together(
+        (broken, Modules()), {"static": STATIC}, config, seeds=(1, 1), device="cpu"
+    )
+    assert ended.reason == "diverged after 0 updates: reward is not finite on a recorded step"
+    assert other.reason is None and other.curve
+
+
+def test_worlds_without_a_counterpart_are_refused() -> None:
+    mixed = MixedWorld([STATIC[0], STATIC[0]])
+    with pytest.raises(ValueError, match=r"static\+static world has no counterpart"):
+        train_together((Modules(),), {"static": mixed}, CONFIG, seeds=(1,), device="cpu")
