@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -80,7 +82,12 @@ def subtract_hindsight_baseline(estimates: Tensor, rollout: Rollout, *, discount
     kept = rollout.kept
     if not (set(MARKET_FIELDS) <= set(rollout.field_names) and bool(kept.any())):
         return estimates
-    x = _hindsight_columns(rollout, discount)  # [step * order, column]
+    fields = {}
+    for name in MARKET_FIELDS:
+        fields[name] = rollout.fields[rollout.field_names.index(name)][:, kept]  # [step, order]
+    columns = [column.reshape(-1) for column in hindsight_columns(fields, discount)]
+    x = torch.stack(columns, 1).double()  # [step * order, column]
+    x = x / x.square().mean(0).sqrt().clamp(min=1e-12)
     y = estimates[:, kept].reshape(-1).double()
     # least squares with a small ridge: (X'X + c I) b = X'y
     ridge = RIDGE * len(x) * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
@@ -91,21 +98,16 @@ def subtract_hindsight_baseline(estimates: Tensor, rollout: Rollout, *, discount
     return result
 
 
-def _hindsight_columns(rollout: Rollout, discount: float) -> Tensor:
-    """The hindsight baseline's regressors over the kept orders, each with a mean square of 1."""
-
-    def field(name: str) -> Tensor:
-        return rollout.fields[rollout.field_names.index(name)][:, rollout.kept]  # [step, order]
-
-    move = field("no_order_mid") - field("no_order_mid_before")
-    held = field("inventory_left") + field("traded_share")
-    twap_held = field("twap_inventory_left") + field("twap_traded_share")
+def hindsight_columns(fields: Mapping[str, Tensor], discount: float) -> list[Tensor]:
+    """The hindsight baseline's regressors [step, order] from MARKET_FIELDS by name."""
+    move = fields["no_order_mid"] - fields["no_order_mid_before"]
+    held = fields["inventory_left"] + fields["traded_share"]
+    twap_held = fields["twap_inventory_left"] + fields["twap_traded_share"]
     columns = [torch.ones_like(move)]
-    for path in (move, move - field("news")):
+    for path in (move, move - fields["news"]):
         ahead = _moves_ahead(path, discount)
         columns += [held * ahead, twap_held * ahead]
-    x = torch.stack([column.reshape(-1) for column in columns], 1).double()
-    return x / x.square().mean(0).sqrt().clamp(min=1e-12)
+    return columns
 
 
 def _moves_ahead(move: Tensor, discount: float) -> Tensor:

@@ -200,10 +200,6 @@ class Training:
         policy = self.learner.policy
         rollout = self.worlds[name].play(policy, self.learner.action_map, place=policy.place(name))
         self._count_row(rollout, policy)
-        return self._learned(name, weight, rollout)
-
-    def _learned(self, name: str, weight: float, rollout: Rollout) -> tuple[Batch, float]:
-        """What a batch that was played teaches."""
         learner, sampler = self.learner, self.worlds[name]
         self.work += rollout.values.numel() * self._step_work(name)
         rewards = rollout.rewards(learner.reward, bound=learner.reward_bound)  # [step, order]

@@ -118,22 +118,22 @@ class WorldSampler:
             raw = advantages(rewards / scale, values, gamma=gamma, lam=lam)
             return subtract_hindsight_baseline(raw, rollout, discount=gamma * lam)
 
-        scale = self._scale_after(free(torch.zeros_like(rollout.values), 1.0))
+        unforeseen = free(torch.zeros_like(rollout.values), 1.0)
+        scale = self.scale_after(float(unforeseen.square().mean().sqrt()))
         found = free(rollout.values, scale)
         returns = found + rollout.values
         if self.copies > 1:
             found = over_copies(found, self.copies, agents=self.worlds[0].agents)
         return Estimates(found, returns)
 
-    def _scale_after(self, returns: Tensor) -> float:
-        """The running size of returns [step, order], which these move.
+    def scale_after(self, size: float) -> float:
+        """The running size of returns, which those of a batch with this root mean square move.
 
         They are what an advantage would be if nothing were foreseen: the hindsight baseline is
         taken away, which on history is nearly all of a raw return. Rewards divided by this size
         make value losses of all worlds shares of what there is to foresee, and none is drowned by
         another's unit. Returns that are all 0 leave it alone.
         """
-        size = float(returns.square().mean().sqrt())
         if not NO_SPREAD < size < math.inf:
             return self.scale or 1.0
         if self.scale is None:

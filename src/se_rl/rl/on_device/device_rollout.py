@@ -11,11 +11,10 @@ import torch
 from torch import Tensor
 
 from se_rl.environments.task import Orders
-from se_rl.environments.worlds import FIELD_NAMES, Episodes, World
+from se_rl.environments.worlds import Episodes, World
 from se_rl.rl.on_device.device_world import DeviceWorld
 from se_rl.rl.on_device.stack import Stack
 from se_rl.rl.policy import Neutral
-from se_rl.rl.rollout import Rollout
 
 Owner = TypeVar("Owner")
 
@@ -39,17 +38,37 @@ class Play(Generic[Owner]):
     draw: Draw
 
 
+@dataclass(frozen=True, eq=False)
+class StackRollout(Generic[Owner]):
+    """What happened in every step of every order of a stack's policies, one for each owner."""
+
+    owners: Sequence[Owner]
+    stack: Stack
+    observations: Tensor  # [policy, step, order, observation]
+    outputs: Tensor  # [policy, step, order, number]
+    log_probs: Tensor  # [policy, step, order]
+    values: Tensor  # [policy, step, order]
+    fields: Tensor  # [field, step, policy, order]
+    kept: Tensor  # [policy, order]
+    place: int
+
+    @property
+    def steps(self) -> int:
+        """Order steps of one policy."""
+        return self.values[0].numel()
+
+
 @torch.no_grad()
 def play_together(
     device_world: DeviceWorld, plays: Sequence[Play[Owner]], *, name: str, neutral: Neutral
-) -> list[tuple[Owner, Rollout]]:
+) -> list[StackRollout[Owner]]:
     """Play draws of one world step by step, all at once; `name` says which heads answer."""
     alike: dict[tuple[int, int], list[Play[Owner]]] = {}
     for play in plays:
         alike.setdefault((id(play.stack), len(play.draw.episodes)), []).append(play)
     players = [_Player(group, name, neutral) for group in alike.values()]
-    together = [play for group in alike.values() for play in group]
-    observation = device_world.start(_joined([play.draw.episodes for play in together]))
+    episodes = [play.draw.episodes for group in alike.values() for play in group]
+    observation = device_world.start(_joined(episodes))
     lanes = [player.lanes for player in players]
     for step in range(plays[0].draw.world.horizon):
         actions = []
@@ -58,23 +77,25 @@ def play_together(
         ratios, offsets = zip(*actions, strict=True)
         observation = device_world.step(torch.cat(ratios), torch.cat(offsets))
     fields, kept = device_world.finish()
-    rollouts: list[Rollout] = []
+    found = []
     for player, own, count in zip(players, fields.split(lanes, 2), kept.split(lanes), strict=True):
-        rollouts += player.rollouts(own, count)
-    return [(play.owner, rollout) for play, rollout in zip(together, rollouts, strict=True)]
+        found.append(player.rollout(own, count))
+    return found
 
 
-class _Player:
+class _Player(Generic[Owner]):
     """Policies of one stack while they play as many orders each: what they saw and did."""
 
     def __init__(self, plays: Sequence[Play[Owner]], name: str, neutral: Neutral) -> None:
         draw, stack = plays[0].draw, plays[0].stack
+        self._owners = [play.owner for play in plays]
         self._stack = stack
         self._place = stack.policy.place(name)
         self._neutral = neutral
         self._horizon = draw.world.horizon
         self._shape = (len(plays), len(draw.episodes))
         self._flat = stack.flat([play.row for play in plays])
+        self._answer = stack.answering(self._flat, self._place)
         self._used = stack.first.action_map.outputs(draw.world.takes_price)
         noise = [play.draw.noise for play in plays if play.draw.noise is not None]
         self._noise = torch.stack(noise, dim=2).to(stack.device) if noise else None
@@ -97,8 +118,9 @@ class _Player:
             self._window = own[:, :, None]
         else:
             self._window = torch.cat([self._window[:, :, 1:], own[:, :, None]], dim=2)
-        heads = stack.answer(self._flat, self._window, self._place)
-        taken = policy.take(heads[: self._used], None if self._noise is None else self._noise[step])
+        heads = self._answer(self._window)
+        noise = None if self._noise is None else self._noise[step]
+        taken = policy.take(heads[: self._used], noise)
         self._seen.append(own)
         self._heads.append(heads)
         self._taken.append(taken)
@@ -107,36 +129,28 @@ class _Player:
         )
         return ratio.flatten(), offset.flatten()
 
-    def rollouts(self, fields: Tensor, kept: Tensor) -> list[Rollout]:
-        """What happened, by policy; fields are [field, step, lane]."""
-        seen = torch.stack(self._seen, dim=1)  # [policy, step, order, size]
+    def rollout(self, fields: Tensor, kept: Tensor) -> StackRollout[Owner]:
+        """What happened; fields are [field, step, lane]."""
         heads = torch.stack(self._heads, dim=2)  # [head, policy, step, order]
         taken = torch.stack(self._taken, dim=2)
         nowhere = torch.zeros((self._used, self._shape[0]), device=taken.device)
         law = self._stack.law(self._flat, self._place, used=self._used, to_noise=nowhere)
-        log_probs = law.log_prob(heads[:-1].flatten(2), taken.flatten(2)).view_as(heads[0])
-        by_policy = fields.unflatten(2, self._shape).permute(2, 0, 1, 3).contiguous()
-        counted = kept.view(self._shape)
-        rollouts = []
-        for i in range(self._shape[0]):
-            rollout = Rollout(
-                observations=seen[i],
-                outputs=taken[:, i].permute(1, 2, 0).contiguous(),
-                log_probs=log_probs[i],
-                values=heads[-1, i],
-                fields=by_policy[i],
-                field_names=FIELD_NAMES,
-                kept=counted[i],
-                place=self._place,
-            )
-            rollouts.append(rollout)
-        return rollouts
+        log_probs = law.log_prob(heads[:-1].flatten(2), taken.flatten(2))
+        return StackRollout(
+            owners=self._owners,
+            stack=self._stack,
+            observations=torch.stack(self._seen, dim=1),
+            outputs=taken.permute(1, 2, 3, 0),
+            log_probs=log_probs.view_as(heads[0]),
+            values=heads[-1],
+            fields=fields.unflatten(2, self._shape),
+            kept=kept.view(self._shape),
+            place=self._place,
+        )
 
 
 def _joined(parts: Sequence[Episodes]) -> Episodes:
     """The episodes one after the other."""
-    if len(parts) == 1:
-        return parts[0]
     orders = [part.orders for part in parts]
     names = ("row", "start", "side", "quantity", "size", "kind")
     columns = {name: np.concatenate([getattr(one, name) for one in orders]) for name in names}

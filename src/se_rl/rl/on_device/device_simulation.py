@@ -17,12 +17,7 @@ from se_rl.market import participants as at
 from se_rl.market.price_levels import BUY, SELL
 from se_rl.rl.on_device.device_markets import running, scripted_on
 from se_rl.rl.on_device.device_view import DeviceView
-from se_rl.rl.on_device.device_world import (
-    Uploads,
-    new_device_fields,
-    order_observation,
-    write_device_fields,
-)
+from se_rl.rl.on_device.device_world import Uploads, clipped_fields, order_observation
 
 BAR = (at.BAR_OPEN, at.BAR_HIGH, at.BAR_LOW, at.LAST_MID, at.TRADED)
 """Columns of the state that say what happened in a bar."""
@@ -64,7 +59,7 @@ class DeviceSimulation:
         self._twap_fill, self._twap_left = put(known.fill.T).double(), put(known.left.T).double()
         self._void = put(known.void)
         self._arrival = self._after = self._view.price(self._view.mid_ticks)
-        self._fields = new_device_fields(world.horizon, len(orders), self._uploads.device)
+        self._fields: list[Tensor] = []
         self._own = order_observation(orders, self._uploads)
         self._step = 0
         return self._observed()
@@ -80,6 +75,7 @@ class DeviceSimulation:
             "imbalance": self._side * view.imbalance,
         }
         answers = self._books.trade(wishes, self._drift[step], self._events[step]).double()
+        known["passive_share"] = answers[:, at.PASSIVE] / self._lots
         self._step += 1
         self._remaining = self._remaining - answers[:, at.ANSWERED]
         bar = [self._books.state[:, column].double() for column in BAR]  # completion moves it
@@ -90,18 +86,13 @@ class DeviceSimulation:
         filled = answers[:, at.ANSWERED] + forced[:, at.ANSWERED]
         cash = answers[:, at.SPENT] + forced[:, at.SPENT]
         paid = torch.where(filled > 0, view.price(cash / filled.clamp(min=1.0)), average)
-        write_device_fields(
-            self._fields,
-            step,
-            passive_share=answers[:, at.PASSIVE] / self._lots,
-            **known,
-        )
-        self._write(step, before, average, paid, forced[:, at.ANSWERED] / self._lots)
+        fields = known | self._traded(before, average, paid, forced[:, at.ANSWERED] / self._lots)
+        self._fields.append(clipped_fields(fields, self._uploads))
         return self._observed()
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """The fields, and the orders whose market did not break, nor one they are compared with."""
-        return self._fields, ~self._broken
+        return torch.stack(self._fields, dim=1), ~self._broken
 
     @property
     def _broken(self) -> Tensor:
@@ -156,10 +147,11 @@ class DeviceSimulation:
         )
         return view.price((opened + high + low + close) / 8.0)
 
-    def _write(
-        self, step: int, before: Tensor, average: Tensor, paid: Tensor, forced: Tensor
-    ) -> None:
+    def _traded(
+        self, before: Tensor, average: Tensor, paid: Tensor, forced: Tensor
+    ) -> dict[str, Tensor]:
         """The reward's fields that prices and shares make, as `DynamicWorld` has them."""
+        step = self._step - 1
         side, fee, void = self._side, self.world.fee, self._broken
         free_before, free = 1.0 + side * self._mid[step], 1.0 + side * self._mid[step + 1]
         unsold = self._remaining / self._lots
@@ -175,25 +167,23 @@ class DeviceSimulation:
         fill = torch.where(void, free, self._turned(net))
         twap_before = self._twap_left[step - 1] if step else torch.ones_like(share)
         twap = 1.0 + side * ((1.0 + self._twap_fill[step]) * (1.0 - side * fee) - 1.0)
-        write_device_fields(
-            self._fields,
-            step,
-            fill_price=torch.where(share > 0.0, fill, mean),
-            benchmark_price=mean,
-            traded_share=share,
-            inventory_left=left,
-            time_left=1.0 - (step + 1) / self.world.horizon,
-            own_impact=free - after,
-            mid_before=torch.where(void, free_before, self._turned(before)),
-            mid_after=after,
-            no_order_mid=free,
-            no_order_mid_before=free_before,
-            news=side * (self._news[step + 1] - self._news[step]),
-            twap_fill_price=twap,
-            twap_traded_share=twap_before - self._twap_left[step],
-            twap_inventory_left=self._twap_left[step],
-            forced_share=forced + refused,
-        )
+        return {
+            "fill_price": torch.where(share > 0.0, fill, mean),
+            "benchmark_price": mean,
+            "traded_share": share,
+            "inventory_left": left,
+            "time_left": torch.full_like(share, 1.0 - self._step / self.world.horizon),
+            "own_impact": free - after,
+            "mid_before": torch.where(void, free_before, self._turned(before)),
+            "mid_after": after,
+            "no_order_mid": free,
+            "no_order_mid_before": free_before,
+            "news": side * (self._news[step + 1] - self._news[step]),
+            "twap_fill_price": twap,
+            "twap_traded_share": twap_before - self._twap_left[step],
+            "twap_inventory_left": self._twap_left[step],
+            "forced_share": forced + refused,
+        }
 
     def _turned(self, price: Tensor) -> Tensor:
         """Currency as a share of the arrival price, turned so that higher is better."""

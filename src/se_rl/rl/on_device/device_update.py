@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from se_rl.rl.batch import Batch
+from se_rl.rl.on_device.device_estimates import Taught
+from se_rl.rl.on_device.device_rollout import Owner, StackRollout
 from se_rl.rl.on_device.stack import Stack
 from se_rl.rl.ppo import ADAM_EPSILON, MEAN_DECAY, SQUARE_DECAY, UpdateStats
 from se_rl.rl.rollout import Diverged
@@ -29,48 +31,84 @@ Map = Callable[[Callable[[One], Other], Iterable[One]], Iterable[Other]]
 
 @dataclass(frozen=True, eq=False)
 class BatchRow:
-    """Batches of one world, one for each policy, padded to the longest.
+    """The samples of one world, of one policy beside the other.
 
-    Markets break, so that batches may differ in length; then a policy's shuffled samples begin
-    again until there are as many as the longest has.
+    Markets break and horizons differ, so that there may be fewer `samples` of one than of another;
+    then its shuffled ones begin again until there are as many as the most have.
     """
 
     observations: Tensor  # [policy, (history - 1 + step) * order, size]
     columns: Tensor  # [policy, step * order, number]
-    orders: Tensor  # [policy, 1, 1]
-    weights: Tensor  # [policy, 1]
-    units: Sequence[int]
+    orders: Sequence[int]
+    samples: Sequence[Tensor | int]
+    """Where samples that count stand, or how many there are where all do."""
     history: int
     place: int
 
     @classmethod
-    def of(cls, batches: Sequence[Batch]) -> BatchRow:
-        """Put batches side by side."""
-        device = batches[0].columns.device
-        orders = [[[batch.orders]] for batch in batches]
-        weights = [[batch.weight] for batch in batches]
+    def of(cls, rollout: StackRollout[Owner], lessons: Taught) -> BatchRow:
+        """Keep the orders whose market did not break."""
+        history = rollout.stack.policy.history
+        policies, steps, orders, _ = rollout.observations.shape
+        past = rollout.observations.new_zeros(
+            (policies, history - 1, *rollout.observations[0, 0].shape)
+        )
+        rest = [rollout.log_probs, rollout.values, lessons.advantages, lessons.returns]
+        samples: list[Tensor | int] = []
+        for kept in rollout.kept.cpu():
+            counted = kept.expand(steps, orders).flatten()
+            samples.append(len(counted) if bool(kept.all()) else torch.nonzero(counted)[:, 0])
         return cls(
-            observations=_padded([batch.observations for batch in batches]),
-            columns=_padded([batch.columns for batch in batches]),
-            orders=torch.tensor(orders, device=device),
-            weights=torch.tensor(weights, device=device),
-            units=[batch.units for batch in batches],
-            history=batches[0].history,
-            place=batches[0].place,
+            observations=torch.cat([past, rollout.observations], dim=1).flatten(1, 2),
+            columns=torch.cat([rollout.outputs, torch.stack(rest, dim=3)], dim=3).flatten(1, 2),
+            orders=[orders] * policies,
+            samples=samples,
+            history=history,
+            place=rollout.place,
         )
 
-    def shuffled(self, place: int, generator: torch.Generator) -> Tensor:
-        """The samples of one policy in random order, as many as the longest batch has."""
-        drawn = torch.randperm(self.units[place], generator=generator)
-        most = max(self.units)
-        return drawn.repeat(-(-most // len(drawn)))[:most]
+    @classmethod
+    def joined(cls, rows: Sequence[BatchRow], places: Sequence[tuple[int, int]]) -> BatchRow:
+        """Some policies of one stack from several rows, by number of row and place in it."""
+        own = {k: rows[k] for k, _ in places}
+        first = rows[places[0][0]]
+        before = dict(
+            zip(own, accumulate([0, *(len(r.orders) for r in own.values())]), strict=False)
+        )
+        which = torch.tensor([before[k] + i for k, i in places], device=first.columns.device)
+        return cls(
+            observations=_padded([row.observations for row in own.values()])[which],
+            columns=_padded([row.columns for row in own.values()])[which],
+            orders=[rows[k].orders[i] for k, i in places],
+            samples=[rows[k].samples[i] for k, i in places],
+            history=first.history,
+            place=first.place,
+        )
+
+    @property
+    def most(self) -> int:
+        """Samples of the policy that has most."""
+        return max(one if isinstance(one, int) else len(one) for one in self.samples)
+
+    def shuffled(self, i: int, generator: torch.Generator | None) -> Tensor:
+        """The samples of one policy, in random order if there is a generator."""
+        own = self.samples[i]
+        count = own if isinstance(own, int) else len(own)
+        drawn = torch.arange(count)
+        if generator is not None:
+            drawn = torch.randperm(count, generator=generator)
+        if not isinstance(own, int):
+            drawn = own[drawn]
+        return drawn.repeat(-(-self.most // count))[: self.most]
 
     def windows(self, samples: Tensor) -> Tensor:
         """The observations [policy, sample, history, size] that led to samples [policy, sample]."""
-        back = torch.arange(self.history, device=samples.device)
-        reach = samples[:, :, None] + back * self.orders  # [policy, sample, history]
-        rows = torch.arange(len(samples), device=samples.device)[:, None, None]
-        return self.observations[rows, reach]
+        rows = torch.arange(len(samples), device=samples.device)[:, None]
+        if self.history == 1:
+            return self.observations[rows, samples][:, :, None]
+        orders = torch.tensor(self.orders, device=samples.device)[:, None, None]
+        reach = samples[:, :, None] + torch.arange(self.history, device=samples.device) * orders
+        return self.observations[rows[:, None], reach]
 
     def gathered(self, samples: Tensor) -> Tensor:
         """The columns [number, policy, sample] of samples [policy, sample]."""
@@ -79,23 +117,31 @@ class BatchRow:
 
 
 def _padded(tensors: Sequence[Tensor]) -> Tensor:
-    most = max(map(len, tensors))
-    return torch.stack([functional.pad(one, (0, 0, 0, most - len(one))) for one in tensors])
+    """One after the other [policy, sample, number], as long as the longest of them."""
+    most = max(one.shape[1] for one in tensors)
+    return torch.cat([functional.pad(one, (0, 0, 0, most - one.shape[1])) for one in tensors])
 
 
 class RowUpdate:
     """One update of the policies `who` of a stack, on a row of batches for every world.
 
-    `draw_all` is how the policies' shuffles are drawn.
+    `weights` [world, policy] are those of the worlds' losses; `do_all` does several things at a time.
     """
 
     def __init__(
-        self, stack: Stack, who: Sequence[int], rows: Sequence[BatchRow], *, draw_all: Map = map
+        self,
+        stack: Stack,
+        who: Sequence[int],
+        rows: Sequence[BatchRow],
+        weights: Sequence[Sequence[float]],
+        *,
+        do_all: Map = map,
     ) -> None:
         self.stack = stack
         self.who = list(who)
         self.rows = rows
-        self._draw_all = draw_all
+        self._weights = torch.tensor(weights, device=stack.device)[..., None]
+        self._do_all = do_all
         self._settings = stack.first.ppo.settings
         self._flat = stack.flat(who).requires_grad_()
         self._moments = stack.moments[:, self.who]
@@ -133,7 +179,7 @@ class RowUpdate:
     def _stats(self, i: int, totals: Tensor, steps: int) -> UpdateStats:
         ppo = self.stack.learners[self.who[i]].ppo
         if self.stack.policy.chooses:
-            surprise = [-row.columns[i, : row.units[i], 1] for row in self.rows]
+            surprise = [-row.columns[i, row.shuffled(i, None), 1] for row in self.rows]
             return UpdateStats.of(totals, entropy=float(torch.cat(surprise).mean()), steps=steps)
         return UpdateStats.of(totals, entropy=ppo.entropy(), steps=steps)
 
@@ -153,7 +199,7 @@ class RowUpdate:
             self._flat.grad = None
             noise = torch.zeros_like(self._flat)
             for k, (row, samples) in enumerate(zip(self.rows, pieces, strict=True)):
-                seen[:, k] += self._backward(row, samples, noise)
+                seen[:, k] += self._backward(row, samples, self._weights[k], noise)
             self._step(noise, moving)
         return seen / parts
 
@@ -161,30 +207,28 @@ class RowUpdate:
         """The samples of all policies in random order; those that are done draw nothing more."""
 
         def drawn(i: int) -> Tensor:
-            if not self._open[i]:
-                return torch.arange(max(row.units)) % row.units[i]
-            return row.shuffled(i, self.stack.learners[self.who[i]].ppo.generator)
+            ppo = self.stack.learners[self.who[i]].ppo
+            return row.shuffled(i, ppo.generator if self._open[i] else None)
 
-        return torch.stack(list(self._draw_all(drawn, range(len(self.who))))).to(self.stack.device)
+        return torch.stack(list(self._do_all(drawn, range(len(self.who))))).to(self.stack.device)
 
-    def _backward(self, row: BatchRow, samples: Tensor, noise: Tensor) -> Tensor:
+    def _backward(self, row: BatchRow, samples: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
         """Add the gradients of a minibatch's weighted losses; the terms' means [policy, term].
 
         Derivatives by the policies' noise are found by hand and added to `noise`.
         """
         columns, count = row.gathered(samples), samples.shape[1]
         used = len(columns) - 4
-        out = self.stack.answer(self._flat, row.windows(samples), row.place)
-        to_out = torch.empty_like(out, memory_format=torch.contiguous_format)
-        to_noise = torch.zeros((used, len(self.who)), device=self.stack.device)
-        flat = self._flat.detach()
-        law = self.stack.law(flat, row.place, used=used, to_noise=to_noise)
+        out = self.stack.answering(self._flat, row.place)(row.windows(samples))
+        to_out = torch.empty(out.shape, device=out.device)
+        to_noise = torch.zeros((used, len(self.who)), device=out.device)
+        law = self.stack.law(self._flat.detach(), row.place, used=used, to_noise=to_noise)
         sums = differentiate(
             out.detach(), columns, to_out, law, settings=self._settings, scale=1.0 / count
         )
-        out.backward(to_out * row.weights)
+        out.backward(to_out * weight)
         if not self.stack.policy.chooses:
-            noise[:, self.stack.noise_place(row.place, used)] += to_noise.t() * row.weights
+            noise[:, self.stack.noise_place(row.place, used)] += to_noise.t() * weight
         return mean_terms(sums.t(), count)
 
     @torch.no_grad()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,9 +12,7 @@ from torch import Tensor
 
 from se_rl.data.features import OBSERVATION_FIELDS
 from se_rl.environments.task import Orders, write_order_fields
-from se_rl.environments.worlds import FIELD_NAMES, FIELD_PLACE, HIGHEST, LOWEST, Episodes
-
-ALL = slice(None)
+from se_rl.environments.worlds import FIELD_NAMES, HIGHEST, LOWEST, Episodes
 
 
 class DeviceWorld(Protocol):
@@ -57,19 +56,11 @@ def order_observation(orders: Orders, uploads: Uploads) -> Tensor:
     return uploads.put(seen)
 
 
-def new_device_fields(steps: int, orders: int, device: torch.device) -> Tensor:
-    """Room for the fields of whole episodes [field, step, order]."""
-    return torch.zeros((len(FIELD_NAMES), steps, orders), device=device)
-
-
-def write_device_fields(fields: Tensor, where: int | slice, **values: Tensor | float) -> None:
-    """Put values of some steps into the rows of `fields`, clipped to their ranges."""
-    for name, value in values.items():
-        place = getattr(FIELD_PLACE, name)
-        low, high = float(LOWEST[place]), float(HIGHEST[place])
-        row = fields[place, where]
-        if isinstance(value, Tensor):
-            row.copy_(value)
-        else:
-            row.fill_(value)
-        row.clamp_(low, high)
+def clipped_fields(values: Mapping[str, Tensor], uploads: Uploads) -> Tensor:
+    """Values of one shape by name as [field, ...], clipped to their ranges; 0 where there are none."""
+    like = next(iter(values.values()))
+    nothing = torch.zeros_like(like)
+    whole = torch.stack([values.get(name, nothing) for name in FIELD_NAMES]).float()
+    shape = (-1, *[1] * like.dim())
+    low, high = uploads.keep(LOWEST).view(shape), uploads.keep(HIGHEST).view(shape)
+    return torch.minimum(torch.maximum(whole, low), high)

@@ -13,13 +13,7 @@ from se_rl.data.features import OBSERVATION_PLACE, PUBLIC_PLACES, TURNED_FIELD, 
 from se_rl.environments.static_fields import COLUMN
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
-from se_rl.rl.on_device.device_world import (
-    ALL,
-    Uploads,
-    new_device_fields,
-    order_observation,
-    write_device_fields,
-)
+from se_rl.rl.on_device.device_world import Uploads, clipped_fields, order_observation
 
 _INVENTORY_LEFT = OBSERVATION_PLACE["inventory_left"]
 
@@ -87,29 +81,28 @@ class DeviceHistory:
         benchmark = 1.0 + side * (price * unit - 1.0)
         before = 1.0 + side * (now[COLUMN.mid] * unit - 1.0)
         after = 1.0 + side * (closing * unit - 1.0)
-        time_left = 1.0 - (torch.arange(1, horizon + 1, device=left.device) / horizon)[:, None]
-        fields = new_device_fields(horizon, len(side), left.device)
-        write_device_fields(
-            fields,
-            ALL,
-            fill_price=torch.where(traded > 0.0, taker, benchmark),
-            benchmark_price=benchmark,
-            traded_share=traded,
-            half_spread=now[COLUMN.half_spread],
-            volatility=now[COLUMN.volatility],
-            imbalance=side * now[COLUMN.imbalance],
-            inventory_left=left[1:],
-            time_left=time_left.expand_as(traded),
-            mid_before=before,
-            mid_after=after,
-            no_order_mid=after,
-            no_order_mid_before=before,
-            news=side * now[COLUMN.news],
-            twap_fill_price=taker,
-            twap_traded_share=1.0 / horizon,
-            twap_inventory_left=time_left.expand_as(traded),
-        )
-        write_device_fields(
-            fields, horizon - 1, forced_share=torch.where(forced > 1e-9, forced, 0.0)
-        )
-        return fields, torch.ones(len(side), dtype=torch.bool, device=left.device)
+        gone = torch.arange(1, horizon + 1, device=left.device).double()[:, None]
+        time_left = (1.0 - gone / horizon).expand_as(traded)
+        last = torch.zeros_like(traded)
+        last[-1] = torch.where(forced > 1e-9, forced, 0.0)
+        fields = {
+            "fill_price": torch.where(traded > 0.0, taker, benchmark),
+            "benchmark_price": benchmark,
+            "traded_share": traded,
+            "half_spread": now[COLUMN.half_spread],
+            "volatility": now[COLUMN.volatility],
+            "imbalance": side * now[COLUMN.imbalance],
+            "inventory_left": left[1:],
+            "time_left": time_left,
+            "mid_before": before,
+            "mid_after": after,
+            "no_order_mid": after,
+            "no_order_mid_before": before,
+            "news": side * now[COLUMN.news],
+            "twap_fill_price": taker,
+            "twap_traded_share": torch.full_like(traded, 1.0 / horizon),
+            "twap_inventory_left": time_left,
+            "forced_share": last,
+        }
+        kept = torch.ones(len(side), dtype=torch.bool, device=left.device)
+        return clipped_fields(fields, self._uploads), kept

@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 import torch
 
 from se_rl.environments.worlds import Episodes, World
-from se_rl.rl.batch import Batch
 from se_rl.rl.held_back import PairGains
 from se_rl.rl.imitation import imitate
 from se_rl.rl.on_device.device_rollout import Draw
 from se_rl.rl.ppo import UpdateStats
-from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.rollout import Diverged
 from se_rl.rl.threads import one_thread
 from se_rl.rl.trained import Trained
 from se_rl.rl.trainer import Training
 from se_rl.rl.training_curve import UpdateRow
+from se_rl.rl.work import row_work
 
 
 class Member(Training):
@@ -42,7 +42,6 @@ class Member(Training):
         self.phase = phase
         self._anneal()
         self._rewards: dict[str, float] = {}
-        self.batches: dict[str, Batch] = {}
         return True
 
     @property
@@ -63,14 +62,15 @@ class Member(Training):
         )
         return Draw(world, episodes, noise.detach())
 
-    def learn_from(self, name: str, rollout: Rollout) -> None:
-        """Turn what was played into a batch; the networks here cost the same whatever they see."""
-        if not torch.isfinite(rollout.outputs).all():
-            raise Diverged("the policy's output is not finite")
-        if self._row_work == 0.0:
-            self._count_row(rollout, self.learner.policy)
-        batch, reward = self._learned(name, self.weights[name], rollout)
-        self.batches[name] = batch
+    def note_batch(self, name: str, reward: float | Diverged, *, orders: int, steps: int) -> None:
+        """Take note of a batch of so many orders that was played, and of its mean reward."""
+        if isinstance(reward, Diverged):
+            raise reward
+        if self._row_work == 0.0:  # these networks cost the same whatever they see
+            policy = self.learner.policy
+            seen = torch.zeros((orders, policy.history, policy.observation_size))
+            self._row_work = row_work(policy, seen)
+        self.work += orders * steps * self._step_work(name)
         self._rewards[name] = reward
 
     def settle(self, stats: UpdateStats | Diverged) -> None:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 from torch.func import functional_call, vmap
+from torch.nn import functional
 
 from se_rl.rl.action_laws import ActionLaw, ChoiceLaw, NormalLaw
+from se_rl.rl.layer_chain import chain_of
 from se_rl.rl.learner import Learner
 
 NETWORK = "network."
 PROBED_ROWS = 2
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": functional.relu,
+    "silu": functional.silu,
+    "gelu": functional.gelu,
+    "elu": functional.elu,
+}
 
 
 class Stack:
@@ -36,6 +46,7 @@ class Stack:
         self.moments = torch.zeros((2, len(learners), ends[-1]), device=device)
         """Adam's means of the gradients and of their squares [moment, policy, weight]."""
         self.steps = [0] * len(learners)
+        self._chain = self._layers()
         self._all_features = self._side_by_side()
 
     def flat(self, who: Sequence[int]) -> Tensor:
@@ -48,16 +59,19 @@ class Stack:
         for i, row in zip(who, flat.detach().cpu(), strict=True):
             self.learners[i].ppo.groups[0].flat.detach().copy_(row)
 
-    def answer(self, flat: Tensor, windows: Tensor, place: int) -> Tensor:
-        """Windows [policy, n, history, size] -> mean outputs and value [actions + 1, policy, n]."""
+    def answering(self, flat: Tensor, place: int) -> Callable[[Tensor], Tensor]:
+        """What answers windows [policy, n, history, size] with [actions + 1, policy, n]: mean
+        outputs and value of the heads at a place, for policies of these weights."""
         named = self._named(flat)
-        network = {
-            name[len(NETWORK) :]: each for name, each in named.items() if name.startswith(NETWORK)
-        }
-        features = self._all_features(network, windows)
+        features = self._features_of(named)
         rows = self.policy.head_rows(place)
-        weight, bias = named["heads.weight"][:, rows], named["heads.bias"][:, rows]
-        return torch.baddbmm(bias[..., None], weight, features.transpose(1, 2)).transpose(0, 1)
+        weight, bias = named["heads.weight"][:, rows], named["heads.bias"][:, rows, None]
+
+        def answer(windows: Tensor) -> Tensor:
+            found = torch.baddbmm(bias, weight, features(windows).transpose(1, 2))
+            return found.transpose(0, 1)
+
+        return answer
 
     def law(self, flat: Tensor, place: int, *, used: int, to_noise: Tensor) -> ActionLaw:
         """How likely actions are that `used` numbers describe, for all rows; see `ActionLaw`.
@@ -82,6 +96,30 @@ class Stack:
             named[name] = flat[:, place].unflatten(1, shape) if shape else flat[:, place.start]
         return named
 
+    def _features_of(self, named: Mapping[str, Tensor]) -> Callable[[Tensor], Tensor]:
+        """The features [policy, n, width] that weights by name find in windows."""
+        if self._chain:
+            layers = [
+                (named[w].transpose(1, 2), named[b][:, None], act) for w, b, act in self._chain
+            ]
+            return partial(_through, layers)
+        network = {}
+        for name, each in named.items():
+            if name.startswith(NETWORK):
+                network[name[len(NETWORK) :]] = each
+        return partial(self._all_features, network)
+
+    def _layers(self) -> list[tuple[str, str, str]]:
+        """Weights, bias and activation of a chain of layers, by name; nothing for other networks."""
+        policy = self.policy
+        found = chain_of(policy.network, policy.observation_size) if policy.history == 1 else None
+        names = {parameter.data_ptr(): name for name, parameter in policy.named_parameters()}
+        layers = []
+        for layer in found or ():
+            weight, bias = layer.weight.data_ptr(), layer.bias.data_ptr()
+            layers.append((names[weight], names[bias], layer.activation))
+        return layers
+
     def _features(self, network: dict[str, Tensor], windows: Tensor) -> Tensor:
         features: Tensor = functional_call(self._network, network, (windows,))
         return features
@@ -103,3 +141,13 @@ class Stack:
         except RuntimeError:
             return self._one_by_one
         return vmap(self._features)
+
+
+def _through(layers: Sequence[tuple[Tensor, Tensor, str]], windows: Tensor) -> Tensor:
+    """A chain of layers on the newest observations."""
+    given = windows[:, :, -1]
+    for weight, bias, activation in layers:
+        given = torch.baddbmm(bias, given, weight)
+        if activation:
+            given = ACTIVATIONS[activation](given)
+    return given

@@ -9,8 +9,9 @@ not locked up: designs must be hand-written or spelled by the grammar (`rl.writt
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 from typing import TypeVar
 
@@ -18,11 +19,12 @@ import torch
 
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_world import StaticWorld
-from se_rl.environments.worlds import World
+from se_rl.environments.worlds import FIELD_NAMES, World
 from se_rl.modules.defaults import Modules
 from se_rl.rl.held_back import PairGains, pair_gains, step_gains
 from se_rl.rl.learner import TrainConfig
-from se_rl.rl.on_device.device_rollout import Draw, Play, play_together
+from se_rl.rl.on_device.device_estimates import taught
+from se_rl.rl.on_device.device_rollout import Draw, Play, StackRollout, play_together
 from se_rl.rl.on_device.device_simulation import DeviceSimulation
 from se_rl.rl.on_device.device_update import BatchRow, RowUpdate
 from se_rl.rl.on_device.device_world import DeviceWorld, Uploads
@@ -30,10 +32,11 @@ from se_rl.rl.on_device.history import DeviceHistory
 from se_rl.rl.on_device.member import Member
 from se_rl.rl.on_device.stack import Stack
 from se_rl.rl.policy import WORLD_NAMES, Neutral
-from se_rl.rl.rollout import Diverged, Rollout
+from se_rl.rl.rollout import Diverged
 from se_rl.rl.trained import Trained
 
 Result = TypeVar("Result")
+Thing = TypeVar("Thing")
 
 HOST_THREADS = min(16, os.cpu_count() or 1)
 """Threads that draw numbers while the device waits for them."""
@@ -106,17 +109,19 @@ class Together:
 
     def _play(self, active: Sequence[Member]) -> None:
         """A batch for each member in every world of its phase."""
+        self._rows: dict[str, list[BatchRow]] = {name: [] for name in WORLD_NAMES}
+        self._row_of: dict[tuple[str, Member], tuple[int, int]] = {}
         for name in WORLD_NAMES:
             wanting = [member for member in active if name in member.weights]
-            drawn = self._threads.map(lambda member: member.draw(name), wanting)  # noqa: B023
-            for member, rollout in self._rollouts(name, wanting, list(drawn)):
-                self._guarded(member, member.learn_from, name, rollout)
+            draws = self._do_all(lambda member: member.draw(name), wanting)  # noqa: B023
+            for rollout in self._rollouts(name, wanting, draws):
+                self._learn(name, rollout)
 
     def _rollouts(
         self, name: str, members: Sequence[Member], draws: Sequence[Draw]
-    ) -> Iterator[tuple[Member, Rollout]]:
+    ) -> Iterator[StackRollout[Member]]:
         """What comes of the members' draws in worlds of this name, those of a world at once."""
-        by_world: dict[int, list[Play]] = {}
+        by_world: dict[int, list[Play[Member]]] = {}
         for member, draw in zip(members, draws, strict=True):
             stack, row = self._place[member]
             by_world.setdefault(id(draw.world), []).append(Play(member, stack, row, draw))
@@ -125,18 +130,34 @@ class Together:
             neutral = plays[0].owner.neutral.get(name, Neutral())
             yield from play_together(device_world, plays, name=name, neutral=neutral)
 
+    def _learn(self, name: str, rollout: StackRollout[Member]) -> None:
+        """Turn what was played into batches."""
+        members = rollout.owners
+        learners = [member.learner for member in members]
+        samplers = [member.worlds[name] for member in members]
+        lessons = taught(rollout, learners, samplers, name=name)
+        steps, orders = rollout.values.shape[1:]
+        for i, (member, result) in enumerate(zip(members, lessons.results, strict=True)):
+            self._guarded(
+                member, partial(member.note_batch, orders=orders, steps=steps), name, result
+            )
+            self._row_of[name, member] = (len(self._rows[name]), i)
+        self._rows[name].append(BatchRow.of(rollout, lessons))
+
     def _update(self, active: Sequence[Member]) -> None:
         """One update of every member on its batches, those of a stack and phase at once."""
         alike: dict[tuple[int, tuple[str, ...]], list[Member]] = {}
         for member in active:
-            alike.setdefault((id(self._place[member][0]), tuple(member.batches)), []).append(member)
-        for members in alike.values():
+            alike.setdefault((id(self._place[member][0]), tuple(member.weights)), []).append(member)
+        for (_, names), members in alike.items():
             stack = self._place[members[0]][0]
             rows = []
-            for name in members[0].batches:
-                rows.append(BatchRow.of([member.batches[name] for member in members]))
+            for name in names:
+                places = [self._row_of[name, member] for member in members]
+                rows.append(BatchRow.joined(self._rows[name], places))
             who = [self._place[member][1] for member in members]
-            results = RowUpdate(stack, who, rows, draw_all=self._threads.map).run()
+            weights = [[member.weights[name] for member in members] for name in names]
+            results = RowUpdate(stack, who, rows, weights, do_all=self._do_all).run()
             for member, result in zip(members, results, strict=True):
                 self._guarded(member, member.settle, result)
 
@@ -150,8 +171,9 @@ class Together:
                 here = [place for place, (own, *_) in enumerate(now) if own == name]
                 draws = [Draw(*now[place][1:], noise=None) for place in here]
                 members = [playing[place] for place in here]
-                for member, rollout in self._rollouts(name, members, draws):
-                    gains[member].append(_gains(rollout))
+                for rollout in self._rollouts(name, members, draws):
+                    for member, gained in zip(rollout.owners, _gains(rollout), strict=True):
+                        gains[member].append(gained)
         for member in active:
             member.end(gains[member])
 
@@ -162,6 +184,13 @@ class Together:
         except Diverged as error:
             member.fail(error)
             return None
+
+    def _do_all(self, do: Callable[[Thing], Result], things: Iterable[Thing]) -> list[Result]:
+        """Do the same with all things, several at a time."""
+        waiting = list(things)
+        parts = [waiting[k::HOST_THREADS] for k in range(HOST_THREADS)]
+        done = list(self._threads.map(lambda part: [do(one) for one in part], parts))
+        return [done[k % HOST_THREADS][k // HOST_THREADS] for k in range(len(waiting))]
 
     def _on_device(self, world: World) -> DeviceWorld:
         """The world's counterpart, made when it is first asked for."""
@@ -179,8 +208,10 @@ def device_world_of(world: World, uploads: Uploads) -> DeviceWorld:
     raise ValueError(f"the {world.name} world has no counterpart on a device; train on the CPU")
 
 
-def _gains(rollout: Rollout) -> PairGains:
-    """What the orders of a rollout gained, by pair."""
-    named = dict(zip(rollout.field_names, rollout.fields, strict=True))
-    sums = [part.double().sum(0).cpu().numpy() for part in step_gains(SimpleNamespace(**named))]
-    return pair_gains(sums[0], sums[1], rollout.kept.cpu().numpy())
+def _gains(rollout: StackRollout[Member]) -> list[PairGains]:
+    """What the orders of each policy gained, by pair."""
+    named = dict(zip(FIELD_NAMES, rollout.fields, strict=True))
+    parts = step_gains(SimpleNamespace(**named))
+    specific, news = (part.double().sum(0).cpu().numpy() for part in parts)  # [policy, order]
+    kept = rollout.kept.cpu().numpy()
+    return [pair_gains(*each) for each in zip(specific, news, kept, strict=True)]
