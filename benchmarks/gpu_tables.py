@@ -1,6 +1,6 @@
 """The inner loop on a GPU, beside all cores of the same machine: `docs/results/gpu.md`.
 
-    python -m se_rl_benchmarks.gpu_tables [--out docs/results] [--trainings 128] [--work 3.6]
+    python -m se_rl_benchmarks.gpu_tables [--out docs/results]
 
 Both sides do the same trainings of the default design with the same seeds: one process per core on
 the CPU, all at once on the GPU. Data, episodes and compiled code are made before the clocks start.
@@ -35,15 +35,28 @@ from se_rl.rl.world_sampler import orders_of_batch
 from se_rl_benchmarks.bench_market import bench_market
 from se_rl_benchmarks.markdown_tables import table
 
-WORLDS = ("static", "dynamic", "both")
 THREADS, CORES, CUDA = SIDES = ("threads", "cores", "cuda")
 """Markets on all threads; trainings, one process per core; both on the GPU."""
 DATA = SyntheticConfig(symbols=20, sessions=40)
+WORLDS = TrainingWorldsConfig(bank=1024)
 NEUTRAL = {"dynamic": Neutral(multiple=1.5, offset=1.0)}
-TRAININGS = 128
-WORK = 3.6
-WARM_UP = 0.3
-"""Work of the trainings that warm up, for the GPU as many as will be timed."""
+WARM_UP = 0.2
+"""Work of the trainings that load and compile all there is."""
+
+
+class Call(NamedTuple):
+    """Trainings in some worlds: their work, and how many are run at once on the GPU."""
+
+    worlds: tuple[str, ...]
+    work: float
+    at_once: int
+
+
+CALLS = {
+    "static": Call(("static",), 1.2, 256),
+    "dynamic": Call(("dynamic",), 1.2, 256),
+    "both": Call(("static", "dynamic"), 3.6, 128),
+}
 
 
 @dataclass(frozen=True)
@@ -71,14 +84,19 @@ class GpuFigures:
         return 60.0 * self.trainings / self.seconds
 
 
-def worlds_of(which: str) -> TrainingWorlds:
-    """The worlds of the default settings on synthetic bars, every simulated episode known."""
-    config = TrainingWorldsConfig(worlds=which)  # type: ignore[arg-type]
-    made = make_worlds(Modules(), config, data=synthetic_market(DATA))
-    for world in made.train.get("dynamic", ()):
+def all_worlds() -> TrainingWorlds:
+    """Worlds of the default settings on synthetic bars, every simulated episode known."""
+    made = make_worlds(Modules(), WORLDS, data=synthetic_market(DATA))
+    for world in made.train["dynamic"]:
         assert isinstance(world, DynamicWorld)
         world.filled_bank()
     return made
+
+
+def some_worlds(made: TrainingWorlds, names: Sequence[str]) -> TrainingWorlds:
+    """Those of these names alone."""
+    train = {name: made.train[name] for name in names}
+    return TrainingWorlds(train, {name: made.held_back[name] for name in names})
 
 
 class Ended(NamedTuple):
@@ -135,21 +153,22 @@ def _alone(worlds: TrainingWorlds, work: float, seed: int) -> Ended:
     return Ended.of(trained)
 
 
-def figures(side: str, which: str, *, trainings: int, work: float) -> GpuFigures:
-    """Train and take the time; a short one first loads and compiles all there is."""
-    worlds = worlds_of(which)
-    seeds = range(trainings)
-    if side == "cuda":
+def figures(side: str, which: str, made: TrainingWorlds) -> GpuFigures:
+    """Train and take the time; short trainings first."""
+    call = CALLS[which]
+    worlds = some_worlds(made, call.worlds)
+    seeds = range(call.at_once if side == CUDA else 2 * (os.cpu_count() or 1))
+    if side == CUDA:
         on_cuda(worlds, seeds, WARM_UP)
     else:
         _alone(worlds, WARM_UP, 0)
     started = time.perf_counter()
-    found = (on_cuda if side == "cuda" else on_cores)(worlds, seeds, work)
+    found = (on_cuda if side == CUDA else on_cores)(worlds, seeds, call.work)
     seconds = time.perf_counter() - started
     batch = orders_of_batch(TrainConfig().samples, 240, 1) * 240  # of other horizons a few more
     steps = batch * sum(one.batches for one in found)
     scores = tuple(one.score for one in found)
-    return GpuFigures(side, which, work, trainings, seconds, steps, scores, _machine(side))
+    return GpuFigures(side, which, call.work, len(found), seconds, steps, scores, _machine(side))
 
 
 def _machine(side: str) -> str:
@@ -169,26 +188,25 @@ def market_rate(side: str) -> float:
     return float(str(detail[f"{os.cpu_count()} threads"]))
 
 
-def measure(side: str, *, trainings: int, work: float, out: Path) -> None:
+def measure(side: str, out: Path) -> None:
     """Write the figures of a side to its file, a line of JSON for each as it comes."""
     with (out / f"gpu_{side}.jsonl").open("w") as file:
         if side != CORES:
             print(json.dumps({"market": market_rate(side)}), file=file, flush=True)
-        for which in WORLDS if side != THREADS else ():
-            found = figures(side, which, trainings=trainings, work=work)
-            print(json.dumps(asdict(found)), file=file, flush=True)
+        if side != THREADS:
+            made = all_worlds()
+            for which in CALLS:
+                print(json.dumps(asdict(figures(side, which, made))), file=file, flush=True)
 
 
-def measure_all(*, trainings: int, work: float, out: Path) -> None:
+def measure_all(out: Path) -> None:
     """Every side in a process of its own: forks, threads and a GPU's driver do not go together."""
-    cores = os.cpu_count() or 1
-    for side, count in ((CUDA, trainings), (CORES, 2 * cores), (THREADS, 0)):
+    for side in SIDES:
         environment = dict(os.environ, OMP_NUM_THREADS="1")
         if side != THREADS:
             environment["NUMBA_NUM_THREADS"] = "1"
-        command = [sys.executable, "-m", "se_rl_benchmarks.gpu_tables", "--side", side]
-        command += ["--trainings", str(count), "--work", str(work), "--out", str(out)]
-        subprocess.run(command, env=environment, check=True)
+        command = [sys.executable, "-m", "se_rl_benchmarks.gpu_tables"]
+        subprocess.run([*command, "--side", side, "--out", str(out)], env=environment, check=True)
 
 
 def read_figures(out: Path) -> tuple[dict[str, float], list[GpuFigures]]:
@@ -209,28 +227,30 @@ def page(rates: dict[str, float], found: Sequence[GpuFigures]) -> str:
     rows = [["market, order messages/s", *rates_text, f"{rates[CUDA] / rates[THREADS]:.1f}"]]
     by_side = {(one.side, one.worlds): one for one in found}
     agreement = []
-    for which in WORLDS:
+    for which, call in CALLS.items():
         cores, cuda = by_side[CORES, which], by_side[CUDA, which]
-        for name, values in (
-            (f"{which}, order steps/s with PPO", [cores.steps_per_second, cuda.steps_per_second]),
-            (f"{which}, trainings a minute", [cores.per_minute, cuda.per_minute]),
-        ):
-            texts = [f"{value:,.0f}" for value in values]
-            rows.append([name, *texts, f"{values[1] / values[0]:.1f}"])
+        title = f"{which}, {call.work:g} work units, {call.at_once} at once"
+        rows.append(
+            _beside(f"{title}: order steps/s", cores.steps_per_second, cuda.steps_per_second)
+        )
+        rows.append(_beside(f"{title}: trainings a minute", cores.per_minute, cuda.per_minute))
         agreement.append([which, *_agreement(cores.scores, cuda.scores)])
     speed = table(["what", "all cores", "GPU", "ratio"], rows)
-    scores = table(
-        ["worlds", "seeds", "cores", "spread of seeds", "GPU", "mean difference"], agreement
-    )
+    head = ["worlds", "seeds", "cores", "spread of seeds", "GPU", "mean difference"]
     return (
         "# The inner loop on a GPU\n\n"
-        f"`python -m se_rl_benchmarks.gpu_tables` on {found[-1].machine}: trainings of the default design of "
-        f"{found[0].work:g} work units on synthetic bars with the worlds of the default settings, "
-        f"{by_side[CUDA, 'both'].trainings} at once on the GPU, one per core on the CPU.\n\n"
-        f"{speed}\n\nScores on held-back orders of trainings with the same seeds, in bps; the "
-        "difference with two standard errors. Both sides draw the same numbers, and differ in the last "
-        f"bits of sums, which a training makes larger.\n\n{scores}\n"
+        f"`python -m se_rl_benchmarks.gpu_tables` on {by_side[CUDA, 'both'].machine}: trainings of "
+        "the default design on synthetic bars (20 symbols, 40 days) in the worlds of the default "
+        "settings, one process per core on the CPU, all at once on the GPU. Steps count rollout, "
+        f"reward, advantages, update and judging.\n\n{speed}\n\n"
+        "Scores on held-back orders of trainings with the same seeds, in bps; the mean difference "
+        "has two standard errors. Both sides draw the same numbers and differ in the last bits of "
+        f"sums, which a training makes larger.\n\n{table(head, agreement)}\n"
     )
+
+
+def _beside(name: str, cores: float, cuda: float) -> list[str]:
+    return [name, f"{cores:,.0f}", f"{cuda:,.0f}", f"{cuda / cores:.1f}"]
 
 
 def _agreement(cores: Sequence[float], cuda: Sequence[float]) -> list[str]:
@@ -246,18 +266,14 @@ def main() -> None:
     """Measure all sides and write the page."""
     parser = argparse.ArgumentParser(description="the inner loop on a GPU beside all cores")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--trainings", type=int, default=TRAININGS, help="at once on the GPU")
-    parser.add_argument("--work", type=float, default=WORK, help="work units of a training")
-    parser.add_argument("--side", choices=SIDES, help="measure one side alone")
+    parser.add_argument("--side", choices=SIDES, help="measure one side alone, without the page")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    given = {"trainings": options.trainings, "work": options.work, "out": options.out}
     if options.side:
-        measure(options.side, **given)
+        measure(options.side, options.out)
         return
-    measure_all(**given)
-    rates, found = read_figures(options.out)
-    (options.out / "gpu.md").write_text(page(rates, found))
+    measure_all(options.out)
+    (options.out / "gpu.md").write_text(page(*read_figures(options.out)))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class MixedWorld:
             seeds.append(_book_seeds(drawn, self.agents))
         order = np.argsort(np.concatenate(parts))
         return Episodes(
-            _join_orders(orders).take(order), np.concatenate(seeds)[self._books_of(order)]
+            join_orders(orders).take(order), np.concatenate(seeds)[self._books_of(order)]
         )
 
     def reset(self, episodes: Episodes) -> Observation:
@@ -96,7 +96,7 @@ class MixedWorld:
         """The records in the order of the batch; fills per step are left out."""
         records = [world.record() for world in self.worlds]
         order = np.argsort(np.concatenate(self._where))
-        orders = _join_orders([record.orders for record in records]).take(order)
+        orders = join_orders([record.orders for record in records]).take(order)
         return ExecutionRecord(
             orders,
             gross_price=self._together([record.gross_price for record in records]),
@@ -145,7 +145,8 @@ def _book_seeds(episodes: Episodes, agents: int) -> Int:
     return np.zeros(len(episodes) // agents, np.int64) if episodes.seeds is None else episodes.seeds
 
 
-def _join_orders(parts: Sequence[Orders]) -> Orders:
+def join_orders(parts: Sequence[Orders]) -> Orders:
+    """Orders of one horizon, one after the other."""
     return Orders(
         row=np.concatenate([part.row for part in parts]),
         start=np.concatenate([part.start for part in parts]),

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
+from typing import Self
 
 import numpy as np
 
@@ -90,7 +91,7 @@ class Training:
         seed: int = 0,
         neutral: Mapping[str, Neutral] | None = None,
         held_back: Mapping[str, Sequence[World]] | None = None,
-    ) -> Training:
+    ) -> Self:
         """The training of a design from fresh weights."""
         learner = Learner.of_design(modules, worlds, config, seed=seed)
         return cls(learner, worlds, config, seed=seed, neutral=neutral, held_back=held_back)

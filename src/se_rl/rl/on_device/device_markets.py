@@ -101,8 +101,10 @@ class CudaBooks:
     def __init__(self, markets: UploadedMarkets) -> None:
         self.state = torch.from_numpy(markets.sim.state).to(markets.device)
         numbers = torch.from_numpy(markets.sim.numbers).to(markets.device)
-        self._arrays: tuple[Any, ...] = (Book(*markets.tensors), Sim(self.state, numbers))
-        self._bar = CudaBar(*self._arrays)
+        books: Any = markets.tensors
+        state: Any = self.state
+        self._kept = (Book(*books), Sim(state, numbers))  # type: ignore[arg-type]
+        self._bar = CudaBar(*self._kept)
         n, device = markets.n, markets.device
         self._answers = torch.zeros((n, 1, at.ANSWER_FIELDS), dtype=torch.int64, device=device)
         self._depth = torch.zeros((n, 2, BOOK_LEVELS, 2), dtype=torch.int64, device=device)

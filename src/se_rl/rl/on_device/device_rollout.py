@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from se_rl.environments.task import Orders
+from se_rl.environments.mixed_world import join_orders
 from se_rl.environments.worlds import Episodes, World
 from se_rl.rl.on_device.device_world import DeviceWorld
 from se_rl.rl.on_device.stack import Stack
@@ -151,9 +151,5 @@ class _Player(Generic[Owner]):
 
 def _joined(parts: Sequence[Episodes]) -> Episodes:
     """The episodes one after the other."""
-    orders = [part.orders for part in parts]
-    names = ("row", "start", "side", "quantity", "size", "kind")
-    columns = {name: np.concatenate([getattr(one, name) for one in orders]) for name in names}
-    joined: Orders = replace(orders[0], **columns)
     seeds = None if parts[0].seeds is None else np.concatenate([one.book_seeds for one in parts])
-    return Episodes(joined, seeds)
+    return Episodes(join_orders([part.orders for part in parts]), seeds)
