@@ -21,7 +21,13 @@ from se_rl.modules.loading import load_design, load_module
 from se_rl.rl.locked_training import WEIGHT, make_actor
 from se_rl.rl.policy import ActionMap, Neutral, Policy
 from se_rl.rl.sandboxed_training import TrainedDesign
-from se_rl.rl.written_policy import PolicyError, WrittenPolicy, is_written, written_policy
+from se_rl.rl.written_policy import (
+    PolicyError,
+    WrittenPolicy,
+    is_written,
+    written_modules,
+    written_policy,
+)
 from se_rl.scoring.play import OwnRows, play
 
 SIZE = len(OBSERVATION_FIELDS)
@@ -168,3 +174,16 @@ def test_one_batch_gives_what_groups_give() -> None:
     assert sizes == [len(orders)]
     np.testing.assert_allclose(whole.gain, groups.gain, atol=1e-4)
     np.testing.assert_array_equal(whole.clusters, groups.clusters)
+
+
+def test_a_design_is_written_back_from_its_choices_or_not_at_all() -> None:
+    reward, network = (KINDS[kind].default_source for kind in ("reward", "network"))
+    found = written_modules({"reward": reward, "network": network})
+    assert found is not None and found.network is written_modules({"network": network}).network
+    assert found.reward is not load_module(reward, "reward")
+    assert written_modules({}) is not None
+    hidden = reward.replace("return own - twap", "open('/etc/passwd'); return own - twap")
+    assert hidden != reward and written_modules({"reward": hidden}) is None
+    assert written_modules({"network": ROW_MIXER}) is None
+    imagined = KINDS["imagination"].contract.examples[0]
+    assert written_modules({"imagination": imagined}) is None

@@ -1,4 +1,4 @@
-"""Policies that need no lock: their network is spelled by the grammar, from choices.
+"""Policies and designs that need no lock: what they compute is spelled by the grammar, from choices.
 
 What a language model wrote is read as choices (`modules.derivation`), and the network is built from
 the text that the grammar, which is ours, spells for them. Every network of the grammar computes an
@@ -9,6 +9,8 @@ trained behind the lock and are numbers of the agreed form; what comes out is ch
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +18,7 @@ import torch
 
 from se_rl.modules.defaults import Modules
 from se_rl.modules.derivation import derivation, spell
+from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_module
 from se_rl.rl.locked_training import set_weights
 from se_rl.rl.policy import ActionMap, Neutral, Policy, PolicyRunner
@@ -25,6 +28,8 @@ from se_rl.sandbox.calls import printable
 from se_rl.sandbox.lockdown import SandboxError
 
 KIND = "network"
+WRITTEN_KINDS = (KIND, "reward")
+"""Modules of a design that may be trained without a lock; with any other it needs one."""
 
 
 class PolicyError(SandboxError):
@@ -38,19 +43,38 @@ def is_written(sources: Mapping[str, str]) -> bool:
     return KIND not in sources or derivation(sources[KIND], KIND) is not None
 
 
+def written_modules(sources: Mapping[str, str]) -> Modules | None:
+    """A design of networks and rewards that the grammar spells, written back from their choices.
+
+    None for any other, which has to stay behind the lock. The same text gives the same class.
+    """
+    parts = {}
+    for kind, source in sources.items():
+        live = _spelled(source, kind) if kind in WRITTEN_KINDS else None
+        if live is None:
+            return None
+        parts[KINDS[kind].part] = live
+    return Modules(**parts)
+
+
+@lru_cache(maxsize=256)
+def _spelled(source: str, kind: str) -> Any:
+    """The module that the grammar spells for a source's choices; None where it has none."""
+    choices = derivation(source, kind)
+    return None if choices is None else load_module(spell(choices, kind), kind)
+
+
 def written_policy(trained: TrainedDesign) -> Policy | None:
     """The trained policy, where its network is the default's or one of the grammar's, and nobody
     talks; None for any other, which has to stay behind the lock."""
     if trained.shape is None or trained.weights is None or trained.shape["agents"] > 1:
         return None
-    parts = {}
-    if KIND in trained.sources:
-        choices = derivation(trained.sources[KIND], KIND)
-        if choices is None:
-            return None
-        parts[KIND] = load_module(spell(choices, KIND), KIND)
+    network = {kind: trained.sources[kind] for kind in (KIND,) if kind in trained.sources}
+    modules = written_modules(network)
+    if modules is None:
+        return None
     with torch.random.fork_rng(devices=[]):  # first weights are drawn, and replaced at once
-        policy = Policy(Modules(**parts), **trained.shape)
+        policy = Policy(modules, **trained.shape)
     try:
         set_weights(policy, trained.weights)
     except RuntimeError as error:
