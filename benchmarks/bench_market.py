@@ -15,7 +15,7 @@ from se_rl_benchmarks.timing import Measurement, Say, silent
 BOOKS = 4096
 EVENTS_PER_STEP = 32
 STEPS = 40
-CUDA_BOOKS = 65_536
+CUDA_BOOKS = 131_072
 CUDA_BARS = 10
 
 
@@ -71,12 +71,12 @@ def _bench_cuda(*, seconds: float, books: int, say: Say) -> Measurement:
     """All markets on the GPU, after a check that it computes what the CPU does."""
     from se_rl.market.gpu import CudaMarkets
 
-    say("warming up on the CPU")
-    markets = Markets(books, MarketProfile(), warm_up_bars=10)
     say("comparing device and CPU")
     same = _cuda_equals_cpu()
     say("running on the device")
+    markets = Markets(books, MarketProfile(), warm_up_bars=0)
     device = CudaMarkets(markets)
+    device.run(CUDA_BARS)  # fills the books
     device.run(CUDA_BARS)
     best = 0.0
     end = time.perf_counter() + seconds

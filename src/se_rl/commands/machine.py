@@ -63,7 +63,7 @@ def add_bench(verbs: Any) -> None:
         "--device", choices=("cpu", "cuda"), default="cpu", help="for market (default: cpu)"
     )
     parser.add_argument(
-        "--books", type=int, help="for market: how many at once (default: 4096, cuda 65536)"
+        "--books", type=int, help="for market: how many at once (default: 4096, cuda 131072)"
     )
     parser.add_argument(
         "--seconds", type=float, default=2.0, help="time per measurement (default: 2)"

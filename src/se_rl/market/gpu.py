@@ -23,7 +23,8 @@ from se_rl.market.price_levels import BUY, SELL
 from se_rl.market.simulation import Markets
 
 Int = npt.NDArray[np.int64]
-THREADS_PER_BLOCK = 64
+THREADS_PER_BLOCK = 128
+"""Measured on an H200: 13 to 28 % faster than 64 for 65,536 markets and more."""
 MAX_REGISTERS = 128
 """Measured on an H200: 230 without a limit leave too few threads, 80 spill too much."""
 

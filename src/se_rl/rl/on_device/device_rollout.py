@@ -25,7 +25,7 @@ class Draw:
 
     world: World
     episodes: Episodes
-    noise: Tensor | None
+    noise: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)

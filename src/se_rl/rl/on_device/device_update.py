@@ -6,11 +6,10 @@ policy's own generator, so that neighbours change nothing but the last bits.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,10 +22,14 @@ from se_rl.rl.ppo import ADAM_EPSILON, MEAN_DECAY, SQUARE_DECAY, UpdateStats
 from se_rl.rl.rollout import Diverged
 from se_rl.rl.surrogate import TERMS, differentiate, mean_terms
 
-One = TypeVar("One")
-Other = TypeVar("Other")
-Map = Callable[[Callable[[One], Other], Iterable[One]], Iterable[Other]]
-"""`map`, or one that does several things at a time."""
+DoAll = Callable[[Callable[[int], None], Iterable[int]], object]
+"""Does something for every number, perhaps several at a time."""
+
+
+def one_after_the_other(do: Callable[[int], None], numbers: Iterable[int]) -> None:
+    """The simplest way to do all."""
+    for number in numbers:
+        do(number)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,21 +88,21 @@ class BatchRow:
             place=first.place,
         )
 
-    @property
+    @cached_property
     def most(self) -> int:
         """Samples of the policy that has most."""
         return max(one if isinstance(one, int) else len(one) for one in self.samples)
 
-    def shuffled(self, i: int, generator: torch.Generator | None) -> Tensor:
-        """The samples of one policy, in random order if there is a generator."""
+    def shuffle(self, i: int, generator: torch.Generator, out: Tensor) -> None:
+        """Write the samples of one policy in random order to `out` [most]."""
         own = self.samples[i]
-        count = own if isinstance(own, int) else len(own)
-        drawn = torch.arange(count)
-        if generator is not None:
-            drawn = torch.randperm(count, generator=generator)
+        if isinstance(own, int) and own == self.most:
+            torch.randperm(own, generator=generator, out=out)
+            return
+        drawn = torch.randperm(own if isinstance(own, int) else len(own), generator=generator)
         if not isinstance(own, int):
             drawn = own[drawn]
-        return drawn.repeat(-(-self.most // count))[: self.most]
+        out.copy_(drawn.repeat(-(-self.most // len(drawn)))[: self.most])
 
     def windows(self, samples: Tensor) -> Tensor:
         """The observations [policy, sample, history, size] that led to samples [policy, sample]."""
@@ -135,7 +138,7 @@ class RowUpdate:
         rows: Sequence[BatchRow],
         weights: Sequence[Sequence[float]],
         *,
-        do_all: Map = map,
+        do_all: DoAll = one_after_the_other,
     ) -> None:
         self.stack = stack
         self.who = list(who)
@@ -145,7 +148,7 @@ class RowUpdate:
         self._settings = stack.first.ppo.settings
         self._flat = stack.flat(who).requires_grad_()
         self._moments = stack.moments[:, self.who]
-        self._steps = torch.tensor([stack.steps[i] for i in who])
+        self._steps = torch.tensor([stack.steps[i] for i in who], dtype=torch.float64)
         self._open = torch.ones(len(self.who), dtype=torch.bool)
         rates = [[stack.learners[i].ppo.rate_left] for i in who]
         rate = stack.first.ppo.groups[0].rate
@@ -179,7 +182,11 @@ class RowUpdate:
     def _stats(self, i: int, totals: Tensor, steps: int) -> UpdateStats:
         ppo = self.stack.learners[self.who[i]].ppo
         if self.stack.policy.chooses:
-            surprise = [-row.columns[i, row.shuffled(i, None), 1] for row in self.rows]
+            surprise = []
+            for row in self.rows:
+                own = row.samples[i]
+                chances = row.columns[i, :, 1]
+                surprise.append(-(chances[:own] if isinstance(own, int) else chances[own]))
             return UpdateStats.of(totals, entropy=float(torch.cat(surprise).mean()), steps=steps)
         return UpdateStats.of(totals, entropy=ppo.entropy(), steps=steps)
 
@@ -195,22 +202,31 @@ class RowUpdate:
         shuffles = [self._shuffles(row).tensor_split(parts, dim=1) for row in self.rows]
         seen = torch.zeros((len(self.who), len(self.rows), TERMS), device=self.stack.device)
         moving = self._open.to(self.stack.device)[:, None]
-        for pieces in zip(*shuffles, strict=True):
+        corrections = self._corrections(parts)
+        for step, pieces in enumerate(zip(*shuffles, strict=True)):
             self._flat.grad = None
             noise = torch.zeros_like(self._flat)
             for k, (row, samples) in enumerate(zip(self.rows, pieces, strict=True)):
                 seen[:, k] += self._backward(row, samples, self._weights[k], noise)
-            self._step(noise, moving)
+            self._step(noise, moving, corrections[step])
         return seen / parts
+
+    def _corrections(self, steps: int) -> Tensor:
+        """What Adam divides its means by in the next steps [step, moment, policy, 1]."""
+        counts = self._steps + torch.arange(1, steps + 1)[:, None]
+        self._steps = self._steps + steps * self._open
+        first, second = 1.0 - MEAN_DECAY**counts, (1.0 - SQUARE_DECAY**counts).sqrt()
+        return torch.stack([first, second], dim=1)[..., None].float().to(self.stack.device)
 
     def _shuffles(self, row: BatchRow) -> Tensor:
         """The samples of all policies in random order; those that are done draw nothing more."""
+        drawn = torch.zeros((len(self.who), row.most), dtype=torch.int64)
 
-        def drawn(i: int) -> Tensor:
-            ppo = self.stack.learners[self.who[i]].ppo
-            return row.shuffled(i, ppo.generator if self._open[i] else None)
+        def draw(i: int) -> None:
+            row.shuffle(i, self.stack.learners[self.who[i]].ppo.generator, drawn[i])
 
-        return torch.stack(list(self._do_all(drawn, range(len(self.who))))).to(self.stack.device)
+        self._do_all(draw, torch.nonzero(self._open)[:, 0].tolist())
+        return drawn.to(self.stack.device)
 
     def _backward(self, row: BatchRow, samples: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
         """Add the gradients of a minibatch's weighted losses; the terms' means [policy, term].
@@ -232,19 +248,15 @@ class RowUpdate:
         return mean_terms(sums.t(), count)
 
     @torch.no_grad()
-    def _step(self, noise: Tensor, moving: Tensor) -> None:
+    def _step(self, noise: Tensor, moving: Tensor, corrections: Tensor) -> None:
         """One step of Adam along each gradient, cut to its longest length, where policies move."""
         assert self._flat.grad is not None  # _backward came first
         gradient = self._flat.grad + noise
         norm = gradient.norm(dim=1, keepdim=True)
         gradient *= (self._settings.gradient_norm / (norm + 1e-6)).clamp(max=1.0)
-        self._steps += self._open
-        counts = self._steps.tolist()
-        first = [[1.0 - MEAN_DECAY**count] for count in counts]
-        second = [[math.sqrt(1.0 - SQUARE_DECAY**count)] for count in counts]
-        scale = torch.tensor([first, second]).to(self.stack.device)
         mean = torch.lerp(self._moments[0], gradient, 1.0 - MEAN_DECAY)
         square = self._moments[1] * SQUARE_DECAY + (1.0 - SQUARE_DECAY) * gradient.square()
-        step = self._rates / scale[0] * mean / (square.sqrt() / scale[1] + ADAM_EPSILON)
+        first, second = corrections
+        step = self._rates / first * mean / (square.sqrt() / second + ADAM_EPSILON)
         self._moments = torch.where(moving, torch.stack([mean, square]), self._moments)
         self._flat -= torch.where(moving, step, 0.0)

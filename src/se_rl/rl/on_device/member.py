@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -51,16 +52,19 @@ class Member(Training):
 
     def draw(self, name: str) -> Draw:
         """Fresh episodes of a world."""
-        policy, sampler = self.learner.policy, self.worlds[name]
-        world, episodes = sampler.draw()
+        return Draw(*self.worlds[name].draw())
+
+    def with_noise(self, name: str, draw: Draw) -> Draw:
+        """The same with fresh noise for their actions."""
+        policy = self.learner.policy
         noise = policy.draw_noise(
-            world.horizon,
-            self.learner.action_map.outputs(world.takes_price),
-            len(episodes),
-            generator=sampler.generator,
+            draw.world.horizon,
+            self.learner.action_map.outputs(draw.world.takes_price),
+            len(draw.episodes),
+            generator=self.worlds[name].generator,
             place=policy.place(name),
         )
-        return Draw(world, episodes, noise.detach())
+        return replace(draw, noise=noise.detach())
 
     def note_batch(self, name: str, reward: float | Diverged, *, orders: int, steps: int) -> None:
         """Take note of a batch of so many orders that was played, and of its mean reward."""

@@ -113,8 +113,10 @@ class Together:
         self._row_of: dict[tuple[str, Member], tuple[int, int]] = {}
         for name in WORLD_NAMES:
             wanting = [member for member in active if name in member.weights]
-            draws = self._do_all(lambda member: member.draw(name), wanting)  # noqa: B023
-            for rollout in self._rollouts(name, wanting, draws):
+            draws = [member.draw(name) for member in wanting]
+            pairs = zip(wanting, draws, strict=True)
+            noisy = self._do_all(lambda pair: pair[0].with_noise(name, pair[1]), pairs)  # noqa: B023
+            for rollout in self._rollouts(name, wanting, noisy):
                 self._learn(name, rollout)
 
     def _rollouts(
@@ -169,7 +171,7 @@ class Together:
             now = [waiting[member].pop(0) for member in playing]
             for name in WORLD_NAMES:
                 here = [place for place, (own, *_) in enumerate(now) if own == name]
-                draws = [Draw(*now[place][1:], noise=None) for place in here]
+                draws = [Draw(*now[place][1:]) for place in here]
                 members = [playing[place] for place in here]
                 for rollout in self._rollouts(name, members, draws):
                     for member, gained in zip(rollout.owners, _gains(rollout), strict=True):
