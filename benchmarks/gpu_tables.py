@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ import torch
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.modules.defaults import Modules
+from se_rl.records.files import to_json
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trained import Trained
 from se_rl.rl.trainer import TrainConfig, train
@@ -209,11 +211,11 @@ def measure_all(out: Path) -> None:
         subprocess.run([*command, "--side", side, "--out", str(out)], env=environment, check=True)
 
 
-def read_figures(out: Path) -> tuple[dict[str, float], list[GpuFigures]]:
+def read_figures(folder: Path) -> tuple[dict[str, float], list[GpuFigures]]:
     """What all sides wrote: order messages a second by side, and their trainings."""
     rates, found = {}, []
     for side in SIDES:
-        for line in map(json.loads, (out / f"gpu_{side}.jsonl").read_text().splitlines()):
+        for line in map(json.loads, (folder / f"gpu_{side}.jsonl").read_text().splitlines()):
             if "market" in line:
                 rates[side] = line["market"]
             else:
@@ -223,8 +225,7 @@ def read_figures(out: Path) -> tuple[dict[str, float], list[GpuFigures]]:
 
 def page(rates: dict[str, float], found: Sequence[GpuFigures]) -> str:
     """The tables as Markdown."""
-    rates_text = [f"{rates[side]:.3g}" for side in (THREADS, CUDA)]
-    rows = [["market, order messages/s", *rates_text, f"{rates[CUDA] / rates[THREADS]:.1f}"]]
+    rows = [_beside("markets alone: order messages/s", rates[THREADS], rates[CUDA])]
     by_side = {(one.side, one.worlds): one for one in found}
     agreement = []
     for which, call in CALLS.items():
@@ -241,7 +242,8 @@ def page(rates: dict[str, float], found: Sequence[GpuFigures]) -> str:
         "# The inner loop on a GPU\n\n"
         f"`python -m se_rl_benchmarks.gpu_tables` on {by_side[CUDA, 'both'].machine}: trainings of "
         "the default design on synthetic bars (20 symbols, 40 days) in the worlds of the default "
-        "settings, one process per core on the CPU, all at once on the GPU. Steps count rollout, "
+        "settings, one process per core on the CPU, all at once on the GPU, and whole markets of the "
+        "default profile (`se-rl bench market`), equal to the last bit. Steps count rollout, "
         f"reward, advantages, update and judging.\n\n{speed}\n\n"
         "Scores on held-back orders of trainings with the same seeds, in bps; the mean difference "
         "has two standard errors. Both sides draw the same numbers and differ in the last bits of "
@@ -263,17 +265,24 @@ def _agreement(cores: Sequence[float], cuda: Sequence[float]) -> list[str]:
 
 
 def main() -> None:
-    """Measure all sides and write the page."""
+    """Measure all sides, or read what they measured, and write page and JSON."""
     parser = argparse.ArgumentParser(description="the inner loop on a GPU beside all cores")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
-    parser.add_argument("--side", choices=SIDES, help="measure one side alone, without the page")
+    parser.add_argument("--side", choices=SIDES, help="measure one side alone, and write no page")
+    parser.add_argument("--measured", type=Path, help="the folder of sides measured one by one")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
     if options.side:
         measure(options.side, options.out)
         return
-    measure_all(options.out)
-    (options.out / "gpu.md").write_text(page(*read_figures(options.out)))
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.measured or Path(scratch)
+        if not options.measured:
+            measure_all(folder)
+        rates, found = read_figures(folder)
+    content = {"market": rates, "trainings": [asdict(one) for one in found]}
+    (options.out / "gpu.json").write_text(to_json(content) + "\n")
+    (options.out / "gpu.md").write_text(page(rates, found))
 
 
 if __name__ == "__main__":
