@@ -24,10 +24,10 @@ Forward = Callable[["Layers", Tensor], Tensor]
 class Layers(nn.Module):
     """Three layers and whatever forward a test gives them."""
 
-    def __init__(self, forward: Forward, *, width: int = 7) -> None:
+    def __init__(self, forward: Forward, *, width: int = 7, history: int = 1) -> None:
         super().__init__()
         self.feature_dim = width
-        self.one = nn.Linear(SIZE, width)
+        self.one = nn.Linear(SIZE * history, width)
         self.two = nn.Linear(width, width)
         self.norm = nn.LayerNorm(width)
         self._forward = forward
@@ -86,6 +86,13 @@ def test_what_is_more_than_a_chain_is_none(name: str) -> None:
     assert chain_of(Layers(OTHERS[name]), SIZE) is None
 
 
+def test_a_chain_on_windows_takes_all_of_them() -> None:
+    whole = CHAINS["two of a kind"][0]
+    assert chain_of(Layers(whole, history=3), SIZE, history=3) is not None
+    newest = CHAINS["tanh"][0]
+    assert chain_of(Layers(newest), SIZE, history=3) is None
+
+
 def test_watching_draws_no_number_and_changes_nothing() -> None:
     network = Layers(CHAINS["unlike"][0])
     weights = [parameter.clone() for parameter in network.parameters()]
@@ -107,15 +114,29 @@ def gradients(passes: Passes, policy: Policy, batch: Batch) -> list[Tensor]:
     return [out, *(grad.clone() for grad in grads)]
 
 
+class Windows(Network):
+    """The default on windows of three observations."""
+
+    history = 3
+
+
+def designs() -> dict[str, Modules]:
+    """Designs on chains: those above, and one on windows."""
+    found = {}
+    for name, (forward, _) in CHAINS.items():
+        found[name] = Modules(network=lambda _, __, f=forward: Layers(f))  # type: ignore[arg-type]
+    return found | {"windows": Modules(network=Windows)}
+
+
 @pytest.mark.parametrize("place", [0, 1])
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", designs())
 def test_passes_by_hand_equal_autograd(name: str, place: int) -> None:
     torch.manual_seed(3)
-    design = Modules(network=lambda _, __: Layers(CHAINS[name][0]))  # type: ignore[arg-type]
-    policy = Policy(design, observation_size=SIZE, worlds=2)
+    policy = Policy(designs()[name], observation_size=SIZE, worlds=2)
     with torch.no_grad():
         policy.heads.weight.normal_()
-    batch = Batch(torch.randn(48, SIZE), torch.randn(48, 6), 8, 1, 1, place)
+    seen = torch.randn(40 + 8 * policy.history, SIZE)
+    batch = Batch(seen, torch.randn(48, 6), 8, policy.history, 1, place)
     by_hand = FusedPolicy.of(policy)
     assert by_hand is not None
     expected = gradients(AutogradPolicy(policy), policy, batch)

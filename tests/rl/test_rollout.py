@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rl.toy_worlds import CheapHalf
-from se_rl.modules.defaults import Modules
+from se_rl.modules.defaults import Modules, Network
 from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.policy import ActionMap, Neutral, Policy
 from se_rl.rl.rollout import Diverged, Rollout, collect
@@ -169,10 +169,15 @@ def test_the_input_is_not_written_to() -> None:
 
 def rolled(seed: int, *, exploration: float | None = None) -> Rollout:
     torch.manual_seed(0)
-    policy, world = Policy(Modules(), observation_size=3, actions=1), CheapHalf()
+    policy = Policy(Modules(), observation_size=3, actions=1)
     if exploration is not None:
         with torch.no_grad():
             policy.log_std.fill_(np.log(exploration))
+    return played_by(policy, seed)
+
+
+def played_by(policy: Policy, seed: int) -> Rollout:
+    world = CheapHalf()
     return collect(
         world,
         policy,
@@ -207,6 +212,20 @@ def test_what_is_kept_is_what_happened() -> None:
     for t in range(7):
         ratio = ActionMap().ratio(played.outputs[t, :, 0], steps_left=8 - t, neutral=Neutral())
         torch.testing.assert_close(left[t + 1], left[t] * (1 - ratio), rtol=1e-4, atol=1e-6)
+
+
+def test_windows_are_answered_as_the_module_answers_them() -> None:
+    class Remembering(Network):
+        history = 3
+
+    torch.manual_seed(0)
+    policy = Policy(Modules(network=Remembering), observation_size=3, actions=1)
+    with torch.no_grad():
+        policy.heads.weight.normal_()
+        played = played_by(policy, 1)
+        mean, values, _ = policy(played.windows_at(5, history=3))
+        torch.testing.assert_close(policy.log_prob(mean, played.outputs[5]), played.log_probs[5])
+    torch.testing.assert_close(values, played.values[5])
 
 
 def test_an_output_that_is_not_finite_ends_the_rollout() -> None:

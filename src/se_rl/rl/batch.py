@@ -96,4 +96,6 @@ class Batch:
         if self.history == 1:
             return self.observations.index_select(0, samples).unsqueeze(1)
         reach = samples[:, None] + torch.arange(self.history, device=samples.device) * self.orders
-        return self.observations[reach]
+        # whole rows in one go: an index of two dimensions takes ten times as long
+        rows = self.observations.index_select(0, reach.flatten())
+        return rows.view(*reach.shape, -1)

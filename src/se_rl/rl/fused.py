@@ -92,9 +92,10 @@ class FusedPolicy:
 
     @classmethod
     def of(cls, policy: Policy) -> FusedPolicy | None:
-        """For policies without memory and messages on a chain of layers; None for all others."""
-        plain = type(policy) is Policy and policy.history == 1 and not policy.message_size
-        layers = chain_of(policy.network, policy.observation_size) if plain else None
+        """For policies without messages on a chain of layers; None for all others."""
+        if type(policy) is not Policy or policy.message_size:
+            return None
+        layers = chain_of(policy.network, policy.observation_size, history=policy.history)
         return cls(policy, layers) if layers else None
 
     def __init__(self, policy: Policy, layers: Sequence[ChainLayer]) -> None:
@@ -109,7 +110,7 @@ class FusedPolicy:
     @torch.no_grad()
     def forward(self, batch: Batch, samples: Tensor) -> Tensor:
         """Mean outputs and value [actions + 1, n], in a buffer that the next pass reuses."""
-        self._rows = batch.observations.index_select(0, samples)
+        self._rows = batch.windows(samples).flatten(1)
         self._place = batch.place
         out = self._buffer("out", 0, self._policy.actions + 1, len(samples))
         self.answer(self._rows, batch.place, out)
@@ -117,7 +118,7 @@ class FusedPolicy:
 
     @torch.no_grad()
     def answer(self, rows: Tensor, place: int, out: Tensor) -> None:
-        """Observations [n, size] -> `out` [actions + 1, n]: mean outputs, then the value."""
+        """Windows [n, history * size] -> `out` [actions + 1, n]: mean outputs, then the value."""
         given = rows
         for place_in_chain in range(len(self._layers)):
             given = self._through(place_in_chain, given)

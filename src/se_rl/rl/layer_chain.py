@@ -34,13 +34,16 @@ class ChainLayer:
         return len(self.bias)
 
 
-def chain_of(network: nn.Module, inputs: int) -> tuple[ChainLayer, ...] | None:
-    """The layers of a network on windows of one observation; None where it is more than a chain."""
+def chain_of(network: nn.Module, inputs: int, *, history: int = 1) -> tuple[ChainLayer, ...] | None:
+    """The layers of a network on windows, all of whose numbers the first one takes.
+
+    None where it is more than a chain.
+    """
     if _is_default(network):
         assert isinstance(network, defaults.Network)
         both = network.first, network.second
         return tuple(ChainLayer(layer.weight, layer.bias, "tanh") for layer in both)
-    probe = torch.linspace(-1.0, 1.0, PROBES * inputs).view(PROBES, 1, inputs)
+    probe = torch.linspace(-1.0, 1.0, PROBES * history * inputs).view(PROBES, history, inputs)
     with torch.no_grad(), _Recorder() as recorder:
         out = network(probe)
     return _matched(recorder.calls, network, probe, out)

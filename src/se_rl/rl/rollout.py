@@ -140,7 +140,7 @@ def _finite(actions: Tensor, step: int) -> np.ndarray:
 def _thinker(policy: Policy, place: int, n: int, device: torch.device) -> Think:
     """How the policy answers a batch of `n` orders: by hand where it can be, else by its module."""
     fused = FusedPolicy.of(policy)
-    if fused is not None:
+    if fused is not None and policy.history == 1:
         answer = fused.answer
 
         def by_hand(observation: Tensor, seen: Tensor, heads: Tensor) -> None:
@@ -150,11 +150,14 @@ def _thinker(policy: Policy, place: int, n: int, device: torch.device) -> Think:
 
     window = Window(policy, n, device)
 
-    def by_module(observation: Tensor, seen: Tensor, heads: Tensor) -> None:
+    def by_window(observation: Tensor, seen: Tensor, heads: Tensor) -> None:
         rows = window.push(observation)
         seen.copy_(rows[:, -1])
+        if fused is not None:
+            fused.answer(rows.flatten(1), place, heads)
+            return
         answered, features = policy.answer(rows, place)
         heads.copy_(answered)
         window.hear(features)
 
-    return by_module
+    return by_window

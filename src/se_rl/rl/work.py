@@ -26,7 +26,9 @@ STEPS_PER_UNIT = {"static": 2e6, "dynamic": 1.2e5, "qrm": 2.9e5, **dict.fromkeys
 PASS = 1.8e-7
 """Work of a row that passes forward and backward through a network of nothing: the loss."""
 INPUT = 7.2e-9
-"""The same for every number of its window, which is gathered."""
+"""The same for every number of its newest observation: what is kept, gathered and looked at."""
+EARLIER = 3e-10
+"""The same for every number of the observations before that one, which are gathered with it."""
 PRODUCT = 5.0e-11
 """The same for every floating-point operation of a matrix product that goes forward."""
 ELEMENT = 2.8e-10
@@ -43,11 +45,11 @@ ROWS = 64
 """Books whose rows are counted together where none were met."""
 
 CURVES = {
-    *("tanh", "sigmoid", "gelu", "silu", "elu", "selu", "celu", "mish", "softplus", "hardswish"),
+    *("tanh", "gelu", "silu", "elu", "selu", "celu", "mish", "softplus", "hardswish"),
     *("exp", "expm1", "log", "log1p", "erf", "sin", "cos", "sqrt", "rsqrt", "pow", "logsumexp"),
     *("_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm"),
 }
-"""Operations that cost several times what an addition costs."""
+"""Operations that cost several times what an addition costs; a sigmoid does not."""
 REDUCTIONS = {
     *("sum", "mean", "prod", "amax", "amin", "max", "min", "std", "var", "var_mean", "norm"),
     *("argmax", "argmin", "any", "all", "median", "nansum", "linalg_vector_norm", "logsumexp"),
@@ -100,10 +102,8 @@ def row_work(policy: Policy, windows: Tensor | None = None) -> float:
         policy(windows.to(policy.log_std.device))
     rows = len(windows)
     products = max(counted.products / rows, 2.0 * parameter_count(policy.network))
-    work = PASS + INPUT * size * policy.history + PRODUCT * products
-    if (
-        FusedPolicy.of(policy) is not None
-    ):  # whose operations on single numbers cost next to nothing
+    work = PASS + (INPUT + EARLIER * (policy.history - 1)) * size + PRODUCT * products
+    if FusedPolicy.of(policy) is not None:  # its operations on single numbers cost next to nothing
         return work
     return work + (ELEMENT * counted.elements + CURVE * counted.curves) / rows
 
