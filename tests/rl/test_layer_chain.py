@@ -120,12 +120,53 @@ class Windows(Network):
     history = 3
 
 
+def filtered(pool: Callable[[Tensor], Tensor], *, deep: bool = False) -> type[Network]:
+    """A filter over windows of six observations, and a layer behind it where it is `deep`."""
+
+    class Filtered(Network):
+        history = 6
+
+        def __init__(self, obs_dim: int, history: int) -> None:
+            super().__init__(obs_dim, history)
+            self.feature_dim = 7
+            self.filter = nn.Conv1d(obs_dim, 7, 3)
+            self.behind = nn.Linear(7, 7)
+
+        def forward(self, obs: Tensor) -> Tensor:
+            found = pool(functional.silu(self.filter(obs.transpose(1, 2))))
+            return torch.tanh(self.behind(found)) if deep else found
+
+    return Filtered
+
+
+POOLED: dict[str, type[Network]] = {
+    "mean": filtered(lambda x: x.mean(-1)),
+    "largest": filtered(lambda x: x.amax(-1)),
+    "last": filtered(lambda x: x[..., -1]),
+    "mean, then a layer": filtered(lambda x: x.mean(-1), deep=True),
+    "largest, then a layer": filtered(lambda x: x.amax(-1), deep=True),
+}
+UNPOOLED = {
+    "first": filtered(lambda x: x[..., 0]),
+    "all": filtered(lambda x: x.flatten(1)),
+    "of outputs": filtered(lambda x: x.mean(1)),
+    "twice": filtered(lambda x: x.mean(-1) + x.amax(-1)),
+}
+
+
+@pytest.mark.parametrize("name", UNPOOLED)
+def test_what_is_more_than_a_filter_is_none(name: str) -> None:
+    assert chain_of(UNPOOLED[name](SIZE, 6), SIZE, history=6) is None
+
+
 def designs() -> dict[str, Modules]:
-    """Designs on chains: those above, and one on windows."""
+    """Designs on chains: those above, and some on windows."""
     found = {}
     for name, (forward, _) in CHAINS.items():
         found[name] = Modules(network=lambda _, __, f=forward: Layers(f))  # type: ignore[arg-type]
-    return found | {"windows": Modules(network=Windows)}
+    for name, network in (POOLED | {"windows": Windows}).items():
+        found[name] = Modules(network=network)
+    return found
 
 
 @pytest.mark.parametrize("place", [0, 1])

@@ -110,18 +110,35 @@ class FusedPolicy:
     @torch.no_grad()
     def forward(self, batch: Batch, samples: Tensor) -> Tensor:
         """Mean outputs and value [actions + 1, n], in a buffer that the next pass reuses."""
-        self._rows = batch.windows(samples).flatten(1)
+        self._rows = self.rows_of(batch.windows(samples))
         self._place = batch.place
         out = self._buffer("out", 0, self._policy.actions + 1, len(samples))
         self.answer(self._rows, batch.place, out)
         return out
 
+    def rows_of(self, windows: Tensor) -> Tensor:
+        """What the first layer takes of windows [n, history, size]: rows [(stretch,) n], numbers.
+
+        A filter takes every stretch that is as long as itself, or the last one where no other
+        counts.
+        """
+        first, flat = self._layers[0], windows.flatten(1)
+        if not first.is_filter:
+            return flat
+        numbers = first.weight[0].numel()
+        stretches = flat.unfold(1, numbers, windows.shape[2]).transpose(0, 1)
+        if first.pool == "select":
+            stretches = stretches[-1:]
+        return stretches.reshape(-1, numbers)
+
     @torch.no_grad()
     def answer(self, rows: Tensor, place: int, out: Tensor) -> None:
-        """Windows [n, history * size] -> `out` [actions + 1, n]: mean outputs, then the value."""
+        """Rows as `rows_of` makes them -> `out` [actions + 1, n]: mean outputs, then the value."""
         given = rows
-        for place_in_chain in range(len(self._layers)):
-            given = self._through(place_in_chain, given)
+        for number, layer in enumerate(self._layers):
+            given = self._through(number, given)
+            if layer.pool:
+                given = self._pooled(number, given, n=out.shape[1])
         heads, part = self._policy.heads, self._policy.head_rows(place)
         torch.addmm(heads.bias[part, None], heads.weight[part], given.t(), out=out)
 
@@ -129,25 +146,49 @@ class FusedPolicy:
     def backward(self, to_out: Tensor) -> None:
         """The chain rule back through the heads and all layers."""
         assert self._rows is not None  # forward() came first
-        n = len(self._rows)
-        given = [self._rows]
+        n = to_out.shape[1]
+        taken, given = [self._rows], []
         for number, layer in enumerate(self._layers):
-            given.append(self._buffer("given", number, n, layer.width))
+            given.append(self._buffer("given", number, len(taken[-1]), layer.width))
+            pooled = self._buffer("pooled", number, n, layer.width) if layer.pool else given[-1]
+            taken.append(pooled)
         # dL/dW = dL/dout x, dL/db = sum of dL/dout, dL/dx = W' dL/dout
         heads, part = self._policy.heads, self._policy.head_rows(self._place)
-        gradient_of(heads.weight)[part].addmm_(to_out, given[-1])
+        gradient_of(heads.weight)[part].addmm_(to_out, taken[-1])
         gradient_of(heads.bias)[part].add_(to_out.sum(1))
         last = len(self._layers) - 1
         back = self._buffer("back", last, n, self._layers[last].width)
         torch.mm(to_out.t(), heads.weight[part], out=back)
         for number in range(last, -1, -1):
             layer = self._layers[number]
-            slope = self._slope(number, back, given[number + 1])
-            gradient_of(layer.weight).addmm_(slope.t(), given[number])
+            if layer.pool:
+                back = self._spread(number, back, given[number], taken[number + 1])
+            slope = self._slope(number, back, given[number])
+            if layer.is_filter:
+                by_step = (slope.t() @ taken[number]).view(layer.width, -1, layer.weight.shape[1])
+                gradient_of(layer.weight).add_(by_step.transpose(1, 2))
+            else:
+                gradient_of(layer.weight).addmm_(slope.t(), taken[number])
             gradient_of(layer.bias).add_(slope.sum(0))
             if number:
                 back = self._buffer("back", number - 1, n, self._layers[number - 1].width)
                 torch.mm(slope, layer.weight, out=back)
+
+    def _pooled(self, number: int, given: Tensor, *, n: int) -> Tensor:
+        """What a filter's results [stretch * n, width] become [n, width]."""
+        over_time = given.view(-1, n, given.shape[1])
+        out = self._buffer("pooled", number, n, given.shape[1])
+        if self._layers[number].pool == "mean":
+            return torch.mean(over_time, 0, out=out)
+        return torch.amax(over_time, 0, out=out)  # a single stretch is its own maximum
+
+    def _spread(self, number: int, back: Tensor, given: Tensor, pooled: Tensor) -> Tensor:
+        """The derivatives by what was pooled, from those by what it became."""
+        over_time = given.view(-1, *back.shape)
+        if self._layers[number].pool == "mean":
+            return (back / len(over_time)).expand_as(over_time).flatten(0, 1)
+        largest = over_time == pooled
+        return (largest * (back / largest.sum(0))).flatten(0, 1)  # equal ones share it
 
     def _through(self, number: int, rows: Tensor) -> Tensor:
         """What a layer of the chain gives."""
@@ -155,13 +196,13 @@ class FusedPolicy:
         out = self._buffer("given", number, len(rows), layer.width)
         if layer.activation == "tanh":
             # tanh(z) = 2 / (1 + exp(-2 z)) - 1, the matrix product taking the inner factor 2 along
-            torch.addmm(layer.bias, rows, layer.weight.t(), beta=2.0, alpha=2.0, out=out).sigmoid_()
+            torch.addmm(layer.bias, rows, layer.matrix.t(), beta=2.0, alpha=2.0, out=out).sigmoid_()
             return torch.add(self._minus_one, out, alpha=2.0, out=out)
         if layer.activation in FROM_INPUT:
             before = self._buffer("before", number, len(rows), layer.width)
-            torch.addmm(layer.bias, rows, layer.weight.t(), out=before)
+            torch.addmm(layer.bias, rows, layer.matrix.t(), out=before)
             return FROM_INPUT[layer.activation].forward(before, out=out)
-        torch.addmm(layer.bias, rows, layer.weight.t(), out=out)
+        torch.addmm(layer.bias, rows, layer.matrix.t(), out=out)
         if layer.activation == "relu":
             return out.relu_()
         return functional.elu_(out) if layer.activation == "elu" else out

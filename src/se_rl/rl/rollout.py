@@ -154,7 +154,7 @@ def _thinker(policy: Policy, place: int, n: int, device: torch.device) -> Think:
         rows = window.push(observation)
         seen.copy_(rows[:, -1])
         if fused is not None:
-            fused.answer(rows.flatten(1), place, heads)
+            fused.answer(fused.rows_of(rows), place, heads)
             return
         answered, features = policy.answer(rows, place)
         heads.copy_(answered)
