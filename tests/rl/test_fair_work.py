@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from se_rl.modules.defaults import Modules
+from se_rl.modules.defaults import Modules, Network
 from se_rl.modules.errors import ModuleError
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.module_probe import ModuleProbe
@@ -100,6 +100,16 @@ def test_parameters_are_counted_whatever_a_network_says(network: Any) -> None:
     assert parameter_count(network(FIELDS, 1)) == plain
     policy = Policy(Modules(network=network), observation_size=FIELDS, actions=1)
     assert row_work(policy) >= PRODUCT * 2 * plain
+
+
+def test_a_window_costs_its_products_and_little_more() -> None:
+    class Remembering(Network):
+        history = 8
+
+    both = [Modules(), Modules(network=Remembering)]
+    one, eight = [row_work(Policy(design, observation_size=FIELDS)) for design in both]
+    products = PRODUCT * 2 * 7 * FIELDS * 64
+    assert products < eight - one < 1.1 * products
 
 
 def where(condition: Callable[[Tensor], bool]) -> Any:

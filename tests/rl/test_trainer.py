@@ -21,7 +21,15 @@ from se_rl.rl.policy import Policy
 from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.rebalance import FLOOR, Balance
 from se_rl.rl.trainer import TrainConfig, Trained, Training, train
-from se_rl.rl.work import PRODUCT, OperationCounter, parameter_count, row_work, work_of_step
+from se_rl.rl.work import (
+    INPUT,
+    PASS,
+    PRODUCT,
+    OperationCounter,
+    parameter_count,
+    row_work,
+    work_of_step,
+)
 
 DIRECT = Modules(reward=lambda step: step.reward)
 SMALL = TrainConfig(budget=0.15, samples=2048)
@@ -230,7 +238,7 @@ def test_work_counts_steps_times_cost_and_so_gives_a_dearer_network_fewer_steps(
         Policy(Modules(network=n), observation_size=32, actions=1) for n in (Network, Wide)
     )
     products = 2 * (32 * 64 + 64 * 64 + 64 * 2)
-    assert row_work(default) > PRODUCT * products
+    assert row_work(default) == PASS + INPUT * 32 + PRODUCT * products
     costs = [
         work_of_step("static", row=row_work(policy), epochs=4, talks=False)
         for policy in (default, wide)

@@ -62,7 +62,9 @@ def chain_of(network: nn.Module, inputs: int, *, history: int = 1) -> tuple[Chai
         assert isinstance(network, defaults.Network)
         both = network.first, network.second
         return tuple(ChainLayer(layer.weight, layer.bias, "tanh") for layer in both)
-    probe = torch.linspace(-1.0, 1.0, PROBES * history * inputs).view(PROBES, history, inputs)
+    device = next((parameter.device for parameter in network.parameters()), None)
+    numbers = torch.linspace(-1.0, 1.0, PROBES * history * inputs, device=device)
+    probe = numbers.view(PROBES, history, inputs)
     with torch.no_grad(), _Recorder() as recorder:
         out = network(probe)
     return _matched(recorder.calls, network, probe, out)
