@@ -159,6 +159,12 @@ def test_what_is_more_than_a_filter_is_none(name: str) -> None:
     assert chain_of(UNPOOLED[name](SIZE, 6), SIZE, history=6) is None
 
 
+def test_one_observation_has_no_stretches() -> None:
+    short = POOLED["mean"](SIZE, 1)
+    short.filter = nn.Conv1d(SIZE, 7, 1)
+    assert chain_of(short, SIZE) is None
+
+
 def designs() -> dict[str, Modules]:
     """Designs on chains: those above, and some on windows."""
     found = {}

@@ -2,9 +2,9 @@
 
 What a network computes is watched, not what its source says: a probe goes through it, and every
 operation must be a linear layer of its own parameters or an activation, each taking what the one
-before gave. The first layer may be a filter: the same linear layer on every stretch of the window,
-whose results are pooled. A network that computes something else elsewhere harms nobody but its own
-training.
+before gave. On windows of several observations the first layer may be a filter: the same linear
+layer on every stretch of the window, whose results are pooled. A network that computes something
+else elsewhere harms nobody but its own training.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _matched(
         found = None
         if call.name == "addmm" and not call.options:
             found = _linear(call, own, newest)
-        elif call.name == "convolution" and last is None:
+        elif call.name == "convolution" and last is None and probe.shape[1] > 1:
             found = _filter(call, own, probe)
         elif call.name in ACTIVATIONS and last and not last.activation and not last.pool:
             usual = all(value == 1 for value in call.args[1:]) and not call.options
