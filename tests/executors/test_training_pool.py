@@ -31,7 +31,8 @@ DESIGN = Candidate(design_id({}), {}, DEFAULT)
 
 
 class PlannedExecutor:
-    """Ends each task of a seed with the next status of `plan`, the newest task first."""
+    """Ends each task of a seed with the next status of `plan`, the newest (-1) or the oldest (0)
+    task first."""
 
     plan: dict[int, list[str]]
 
@@ -42,6 +43,7 @@ class PlannedExecutor:
         self.cancelled: list[int] = []
         self.most = 0
         self.is_open = True
+        self.first = -1
 
     def submit(self, task: TrainingTask) -> Handle:
         handle = len(self.submitted)
@@ -54,7 +56,8 @@ class PlannedExecutor:
         self.is_open = True
         if not self.running:
             return []
-        handle, task = self.running.popitem()
+        handle = [*self.running][self.first]
+        task = self.running.pop(handle)
         status = self.plan[task.seed].pop(0)
         weights = {"weight:w": np.full(2, float(task.seed))}
         reason = None if status == "ok" else f"seed {task.seed}"
@@ -156,6 +159,36 @@ def test_trainings_that_nobody_waits_for_are_cancelled(pool: TrainingPool) -> No
     assert len(executor.running) == 2
     cast(Any, going).close()
     assert len(executor.cancelled) == 2 and not executor.running
+
+
+def test_idle_workers_make_what_will_be_asked_for(pool: TrainingPool) -> None:
+    executor = planned(pool, *(["ok"] for _ in range(5)))
+    executor.first = 0
+    pool.look_ahead(jobs(5)[1:])
+    [(_, _, stored)] = pool.evaluate(jobs(1))
+    assert not stored and len(executor.running) == 2  # nobody waits for the next batch
+    made = {job.seed: (evaluation.ok, stored) for job, evaluation, stored in pool.evaluate(jobs(5))}
+    assert made == {0: (True, True)} | dict.fromkeys(range(1, 5), (True, False))
+    assert sorted(executor.submitted) == [0, 1, 2, 3, 4] and not executor.running
+    assert all(stored for _, _, stored in pool.evaluate(jobs(5)))
+
+
+def test_what_was_made_ahead_and_never_asked_for_ends_with_the_pool(pool: TrainingPool) -> None:
+    executor = planned(pool, *(["ok"] for _ in range(6)))
+    executor.first = 0
+    pool.look_ahead(jobs(6)[1:])
+    list(pool.evaluate(jobs(1)))
+    pool.close()
+    assert len(executor.cancelled) == 2 and not executor.running
+
+
+def test_a_worker_lost_between_batches_costs_one_attempt(pool: TrainingPool) -> None:
+    executor = planned(pool, ["ok"], ["killed", "ok"], ["ok"])
+    executor.first = 0
+    pool.look_ahead(jobs(2)[1:])
+    list(pool.evaluate(jobs(1)))
+    found = {job.seed: evaluation for job, evaluation, _ in pool.evaluate(jobs(3)[1:])}
+    assert found[1].attempts == 2 and found[2].ok and executor.submitted.count(1) == 2
 
 
 def test_an_unknown_executor_is_refused(pool: TrainingPool) -> None:

@@ -54,6 +54,7 @@ from se_rl.records.archive import Archive
 from se_rl.records.code_hash import code_hash
 from se_rl.records.entries import NAIVE, Candidate, EventListener, design_id, key_of
 from se_rl.records.files import write_text
+from se_rl.records.jobs import reference_jobs
 from se_rl.records.plain import to_plain
 from se_rl.records.results import PRETENDED_SEARCH, RunResults
 from se_rl.records.results_file import read_results, write_results
@@ -166,11 +167,13 @@ class Run:
         if self.benchmark == "twap":
             about.append(WITHOUT_VOLUME)
         self.say("; ".join([*about, *bank_uses(self.config)]) or "searching")
+        naive = self._naive_design()
+        ahead = reference_jobs(self.search.default, naive, self.config.rungs.last)
+        self.training_pool.look_ahead(ahead)
         reason = evolve(self.search, after=self._after_iteration)
         self.say(f"search ended ({reason}); the last rung")
         if self.pretends:
             return self._finish(pretended_results(self, reason))
-        naive = self._naive_design()
         finalists = self.search.finals([naive])
         checks = check_finalists(self, finalists)
         passed = [name for name in finalists if checks[name].passed]

@@ -63,16 +63,14 @@ class KnownEvaluations:
 
 
 class JobQueue:
-    """The jobs of one batch in order, each handed out once no other search is at it."""
+    """Jobs that are asked for, in order, each handed out once no other search is at it; after them
+    those that will be asked for."""
 
-    def __init__(
-        self,
-        jobs: Iterable[TrainingJob],
-        known: KnownEvaluations,
-        key: Callable[[TrainingJob], str],
-    ) -> None:
+    def __init__(self, known: KnownEvaluations, key: Callable[[TrainingJob], str]) -> None:
         self._known = known
-        self._waiting = [TrainingAttempt(job, key(job)) for job in jobs][::-1]  # next one last
+        self._key = key
+        self._waiting: list[TrainingAttempt] = []  # next one last
+        self._ahead: list[TrainingAttempt] = []
         self._elsewhere: list[TrainingAttempt] = []
         self._found: list[tuple[TrainingJob, Evaluation]] = []
         self._claimed: set[str] = set()
@@ -80,6 +78,17 @@ class JobQueue:
 
     def __bool__(self) -> bool:
         return bool(self._waiting or self._elsewhere or self._found)
+
+    def ask(self, jobs: Iterable[TrainingJob]) -> None:
+        """Add jobs, unless they are under way: looked ahead to, and begun."""
+        asked = [attempt for attempt in self._attempts(jobs) if attempt.key not in self._claimed]
+        keys = {attempt.key for attempt in asked}
+        self._waiting = [*asked, *self._waiting]
+        self._ahead = [attempt for attempt in self._ahead if attempt.key not in keys]
+
+    def look_ahead(self, jobs: Iterable[TrainingJob]) -> None:
+        """Jobs that will be asked for; they take the place of those that were named before."""
+        self._ahead = self._attempts(jobs)
 
     def take(self) -> TrainingAttempt | None:
         """The next attempt that may be made now; None where there is none."""
@@ -90,13 +99,14 @@ class JobQueue:
             if not self._known.archive.claim(attempt.key):
                 self._elsewhere.append(attempt)
                 continue
-            # Only now: another search may have ended it just before the claim.
-            found = self._known.find(attempt.key, attempt.job.candidate.id)
-            self._claimed.add(attempt.key)
+            found = self._claim(attempt)
             if found is None:
                 return attempt
-            self.let_go(attempt)
             self._found.append((attempt.job, found))
+        while self._ahead:
+            attempt = self._ahead.pop()
+            if self._known.archive.claim(attempt.key) and self._claim(attempt) is None:
+                return attempt
         return None
 
     def again(self, attempt: TrainingAttempt) -> None:
@@ -117,11 +127,25 @@ class JobQueue:
         while self._found:
             yield self._found.pop(0)
 
-    def close(self) -> None:
-        """Let go of all that is unfinished."""
-        for key in self._claimed:
-            self._known.archive.release(key)
-        self._claimed.clear()
+    def withdraw(self) -> None:
+        """Nobody asks for what has not begun."""
+        for attempt in self._waiting:
+            if attempt.key in self._claimed:
+                self.let_go(attempt)
+        self._waiting.clear()
+        self._elsewhere.clear()
+        self._found.clear()
+
+    def _attempts(self, jobs: Iterable[TrainingJob]) -> list[TrainingAttempt]:
+        return [TrainingAttempt(job, self._key(job)) for job in jobs][::-1]
+
+    def _claim(self, attempt: TrainingAttempt) -> Evaluation | None:
+        """Keep a claim, unless another search ended the job just before it: then what that found."""
+        found = self._known.find(attempt.key, attempt.job.candidate.id)
+        self._claimed.add(attempt.key)
+        if found is not None:
+            self.let_go(attempt)
+        return found
 
 
 def _files(evaluation: Evaluation) -> tuple[str, ...]:

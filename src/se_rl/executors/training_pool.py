@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TypeVar
 
@@ -81,6 +81,9 @@ class TrainingPool:
         self.executor: Executor = open_executor(executor, self.scorer, workers=workers, say=say)
         self._basis = basis
         self._known = KnownEvaluations(archive, library)
+        self._queue = JobQueue(self._known, self.key)
+        self._running: dict[Handle, TrainingAttempt] = {}
+        self._unasked: set[str] = set()
 
     @property
     def unsafe(self) -> bool:
@@ -89,6 +92,7 @@ class TrainingPool:
 
     def close(self) -> None:
         """End all trainings and the sandbox."""
+        self._give_up({attempt.key for attempt in self._running.values()})
         self.executor.close()
         self.sandbox.close()
 
@@ -129,12 +133,23 @@ class TrainingPool:
         """Each job with its evaluation and whether it was looked up, as they finish."""
         waiting = []
         for job in jobs:
-            stored = self._known.find(self.key(job), job.candidate.id)
+            key = self.key(job)
+            stored = self._known.find(key, job.candidate.id)
             if stored is None:
                 waiting.append(job)
             else:
-                yield job, stored, True
+                made_ahead = key in self._unasked
+                self._unasked.discard(key)
+                yield job, stored, not made_ahead
         yield from self._train(waiting)
+
+    def look_ahead(self, jobs: Iterable[TrainingJob]) -> None:
+        """Make trainings that will be asked for while workers have nothing else to do.
+
+        A batch ends before all of them are free, and a model writes while none is needed. What a
+        training comes to does not depend on when it is made.
+        """
+        self._queue.look_ahead(jobs)
 
     @property
     def cells(self) -> Mapping[str, Sequence[str]]:
@@ -162,39 +177,49 @@ class TrainingPool:
 
     def _train(self, jobs: Iterable[TrainingJob]) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
         """Keep the executor busy; score each training as it ends, while the others go on."""
-        queue = JobQueue(jobs, self._known, self.key)
-        running: dict[Handle, TrainingAttempt] = {}
+        wanted = {self.key(job): job for job in jobs}
+        self._queue.ask(wanted.values())
         try:
-            while queue or running:
-                self._fill(queue, running)
-                for job, evaluation in queue.found():
+            while wanted:
+                self._fill()
+                for job, evaluation in self._queue.found():
+                    del wanted[self.key(job)]
                     yield job, evaluation, True
-                if queue and not running:  # no worker yet, or another search is at all that is left
+                if not self._running:  # no worker yet, or another search is at all that is left
                     time.sleep(POLL_SECONDS)
-                for finished in self.executor.poll(POLL_SECONDS if running else 0.0):
-                    attempt = running.pop(finished.handle)
+                for finished in self.executor.poll(POLL_SECONDS if self._running else 0.0):
+                    attempt = self._running.pop(finished.handle)
                     if finished.lost and attempt.number < ATTEMPTS:
-                        queue.again(attempt)
+                        self._queue.again(attempt)
                         continue
                     if finished.node is not None:
                         self._note(finished.node)
-                    self._fill(queue, running)  # the next one trains while this one is scored
-                    evaluation = self._scored(attempt, finished)
-                    self.archive.add_evaluation(evaluation, key=attempt.key)
-                    queue.let_go(attempt)
-                    yield attempt.job, evaluation, False
+                    self._fill()  # the next one trains while this one is scored
+                    evaluation = self._stored(attempt, finished)
+                    if attempt.key in wanted:
+                        yield wanted.pop(attempt.key), evaluation, False
+                    else:
+                        self._unasked.add(attempt.key)
+            self._fill()  # nobody is idle until the next batch
         finally:
-            for handle in running:
-                self.executor.cancel(handle)
-            queue.close()
+            self._give_up(wanted)
 
-    def _fill(self, queue: JobQueue, running: dict[Handle, TrainingAttempt]) -> None:
-        """Submit as many of the queue as the executor takes."""
-        while len(running) < self.executor.capacity():
-            attempt = queue.take()
+    def _fill(self) -> None:
+        """Submit as much as the executor takes."""
+        while len(self._running) < self.executor.capacity():
+            attempt = self._queue.take()
             if attempt is None:
                 return
-            running[self.executor.submit(self._task(attempt.job))] = attempt
+            self._running[self.executor.submit(self._task(attempt.job))] = attempt
+
+    def _give_up(self, keys: Container[str]) -> None:
+        """Cancel trainings that nobody waits for any more."""
+        for handle, attempt in list(self._running.items()):
+            if attempt.key in keys:
+                self.executor.cancel(handle)
+                del self._running[handle]
+                self._queue.let_go(attempt)
+        self._queue.withdraw()
 
     def _task(self, job: TrainingJob) -> TrainingTask:
         return TrainingTask(
@@ -213,6 +238,15 @@ class TrainingPool:
         self.archive.append("node", key_of("node", facts), facts)
 
     # scoring
+
+    def _stored(self, attempt: TrainingAttempt, finished: FinishedTask) -> Evaluation:
+        """Score a finished training and store what came of it."""
+        try:
+            evaluation = self._scored(attempt, finished)
+            self.archive.add_evaluation(evaluation, key=attempt.key)
+        finally:
+            self._queue.let_go(attempt)
+        return evaluation
 
     def _scored(self, attempt: TrainingAttempt, finished: FinishedTask) -> Evaluation:
         """The evaluation of a finished training."""

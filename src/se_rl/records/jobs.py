@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from se_rl.records.entries import Candidate
-from se_rl.records.rungs import Rung
+from se_rl.records.rungs import REFERENCE_SEEDS, Rung
 
 
 @dataclass(frozen=True)
@@ -15,3 +15,9 @@ class TrainingJob:
     candidate: Candidate
     rung: Rung
     seed: int
+
+
+def reference_jobs(default: Candidate, naive: Candidate, last: Rung) -> list[TrainingJob]:
+    """The trainings at the last rung that every search makes in the end, whatever it finds."""
+    jobs = [TrainingJob(default, last, seed) for seed in last.training_seeds]
+    return jobs + [TrainingJob(naive, last, seed) for seed in last.training_seeds[:REFERENCE_SEEDS]]
