@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -13,6 +15,7 @@ from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.market.family import free_kinds
 from se_rl.modules.defaults import Modules, Network, naive_reward
+from se_rl.rl.on_device.device_update import BatchRow
 from se_rl.rl.on_device.together import train_together
 from se_rl.rl.policy import Neutral
 from se_rl.rl.trained import Trained
@@ -82,6 +85,29 @@ def test_many_at_once_are_what_they_are_one_by_one() -> None:
             )
 
 
+def test_orders_in_broken_markets_teach_nothing() -> None:
+    kind = free_kinds()[0]
+    fragile = replace(
+        kind.profile, noise_limit_rate=0.02, noise_market_rate=0.6, maker_levels=2, maker_lots=1
+    )
+    world = DynamicWorld(kinds=(replace(kind, profile=fragile),), horizon=6, bank=32)
+    config = TrainConfig(budget=0.02, samples=192)
+    (found,) = train_together((Modules(),), {"dynamic": world}, config, seeds=(1,), device="cpu")
+    alone = train(Modules(), {"dynamic": world}, config, seed=1)
+    assert world.broken.any() and not world.broken.all()  # of the last batch
+    assert np.abs(weights(found) - weights(alone)).max() < 2e-3
+
+
+def test_samples_begin_again_where_another_policy_has_more() -> None:
+    nothing = torch.zeros((2, 6, 1))
+    row = BatchRow(nothing, nothing, [2, 2], [6, torch.tensor([0, 3, 5])], history=1, place=0)
+    drawn = torch.zeros((2, 6), dtype=torch.int64)
+    for i in range(2):
+        row.shuffle(i, torch.Generator().manual_seed(1), drawn[i])
+    assert sorted(drawn[0].tolist()) == list(range(6))
+    assert drawn[1, :3].equal(drawn[1, 3:]) and sorted(drawn[1, :3].tolist()) == [0, 3, 5]
+
+
 def test_the_same_seeds_give_the_same_bits() -> None:
     config = TrainConfig(budget=0.01, samples=256)
     runs = []
@@ -101,6 +127,12 @@ def test_a_training_that_cannot_go_on_ends_alone() -> None:
     )
     assert ended.reason == "diverged after 0 updates: reward is not finite on a recorded step"
     assert other.reason is None and other.curve
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"device is 'cuda' and no CUDA device was found"):
+        train_together((Modules(),), WORLDS, CONFIG, seeds=(1,))
 
 
 def test_worlds_without_a_counterpart_are_refused() -> None:

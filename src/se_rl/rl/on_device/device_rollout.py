@@ -52,11 +52,6 @@ class StackRollout(Generic[Owner]):
     kept: Tensor  # [policy, order]
     place: int
 
-    @property
-    def steps(self) -> int:
-        """Order steps of one policy."""
-        return self.values[0].numel()
-
 
 @torch.no_grad()
 def play_together(

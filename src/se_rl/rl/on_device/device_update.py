@@ -26,12 +26,6 @@ DoAll = Callable[[Callable[[int], None], Iterable[int]], object]
 """Does something for every number, perhaps several at a time."""
 
 
-def one_after_the_other(do: Callable[[int], None], numbers: Iterable[int]) -> None:
-    """The simplest way to do all."""
-    for number in numbers:
-        do(number)
-
-
 @dataclass(frozen=True, eq=False)
 class BatchRow:
     """The samples of one world, of one policy beside the other.
@@ -138,7 +132,7 @@ class RowUpdate:
         rows: Sequence[BatchRow],
         weights: Sequence[Sequence[float]],
         *,
-        do_all: DoAll = one_after_the_other,
+        do_all: DoAll,
     ) -> None:
         self.stack = stack
         self.who = list(who)

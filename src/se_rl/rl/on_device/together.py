@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import TypeVar
@@ -54,15 +55,18 @@ def train_together(
 ) -> list[Trained]:
     """Train designs at once in the same worlds, one seed each; see `rl.trainer.train`.
 
-    Designs with the same network class share every call, others the worlds alone. The worlds must be
-    a device's (`DeviceHistory`, `DeviceSimulation`), and one agent trades in each book.
+    Designs with the same network class share every call, others the worlds alone. The worlds must
+    have counterparts on a device (`device_world_of`); between updates weights wait on the host.
     """
+    if device != "cpu" and not torch.cuda.is_available():
+        raise ValueError(f"device is {device!r} and no CUDA device was found; use 'cpu'")
+    on_host = replace(config or TrainConfig(), device="cpu")
     members = []
     for modules, seed in zip(designs, seeds, strict=True):
         member = Member.of_design(
             modules,
             worlds,
-            config or TrainConfig(),
+            on_host,
             seed=seed,
             neutral=neutral,
             held_back=held_back,
@@ -87,6 +91,8 @@ class Together:
         self._uploads = Uploads(device)
         self._worlds: dict[int, DeviceWorld] = {}
         self._place: dict[Member, tuple[Stack, int]] = {}
+        self._rows: dict[str, list[BatchRow]] = {}
+        self._row_of: dict[tuple[str, Member], tuple[int, int]] = {}
         alike: dict[object, list[Member]] = {}
         for member, modules in zip(members, designs, strict=True):
             alike.setdefault(modules.network, []).append(member)
@@ -109,9 +115,9 @@ class Together:
 
     def _play(self, active: Sequence[Member]) -> None:
         """A batch for each member in every world of its phase."""
-        self._rows: dict[str, list[BatchRow]] = {name: [] for name in WORLD_NAMES}
-        self._row_of: dict[tuple[str, Member], tuple[int, int]] = {}
+        self._row_of.clear()
         for name in WORLD_NAMES:
+            self._rows[name] = []
             wanting = [member for member in active if name in member.weights]
             draws = [member.draw(name) for member in wanting]
             pairs = zip(wanting, draws, strict=True)
