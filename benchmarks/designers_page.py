@@ -127,10 +127,12 @@ def _wishes(told: Mapping[str, Mapping[str, Any]]) -> str:
     rows = []
     for designer, by_wish in told.items():
         for wish, one in by_wish.items():
+            net = f"{signed(one['net'])} {_between(one['ci95'])}"
             shares = [f"{one[way]:.0%}" for way in ("toward", "away")]
-            rows.append([wish, designer, str(one["n"]), *shares])
+            rows.append([wish, designer, str(one["n"]), *shares, net])
     rows.sort(key=lambda row: row[0])
-    return table(("wish", "designer", "edits", "toward it", "away from it"), rows)
+    head = ("wish", "designer", "edits", "toward it", "away from it", "net, 95 % interval")
+    return table(head, rows)
 
 
 def _valid(told: Mapping[str, Mapping[str, Any]]) -> str:

@@ -75,7 +75,8 @@ def test_every_module_of_the_grammar_can_be_measured() -> None:
 
 
 def test_shares_add_up() -> None:
-    found = following([0.5, -0.1, 0.0, 2.0])
+    found = following([0.5, -0.1, 0.0, 2.0], [0, 0, 1, 1])
     assert (found.n, found.toward, found.away) == (4, 0.5, 0.25)
-    assert found.net == 0.25 and found.mean_move == pytest.approx(0.6)
-    assert following([]).n == 0
+    # one net move of 0 at the first parent, of 1 at the second: a mean of 1/4 each edit, se 1/4
+    assert found.net == 0.25 and found.ci95 == pytest.approx((0.25 - 3.177, 0.25 + 3.177), abs=1e-2)
+    assert following([], []).n == 0

@@ -78,10 +78,15 @@ def card_page(
                 f" | {one.positive_share:.0%} |"
             )
     lines += ["", "## What was asked for", ""]
-    lines += ["| wish | designer | edits | toward | away |", "|---|---|--:|--:|--:|"]
+    lines += ["| wish | designer | edits | toward | away | net, 95 % interval |"]
+    lines += ["|---|---|--:|--:|--:|--:|"]
     for wish, by_designer in figures.wishes.items():
         for name, went in by_designer.items():
-            lines.append(f"| {wish} | {name} | {went.n} | {went.toward:.0%} | {went.away:.0%} |")
+            low, high = went.ci95
+            lines.append(
+                f"| {wish} | {name} | {went.n} | {went.toward:.0%} | {went.away:.0%}"
+                f" | {went.net:+.0%} [{low:+.0%}, {high:+.0%}] |"
+            )
     return "\n".join(lines) + "\n"
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from se_rl.core.designer_training.lessons import drawn_edits
 from se_rl.core.designer_training.situations import GainJudge, Situation, Situations
-from se_rl.core.designer_training.wishes import Following, following, move
+from se_rl.core.designer_training.wishes import Following, following
 from se_rl.llm.generator import DesignGenerator
 from se_rl.scoring.statistics import clustered_mean
 
@@ -104,9 +104,11 @@ def wish_following(
     write: Write, situations: Situations, wish: str, *, parents: int, edits: int, seed: int
 ) -> Following:
     """Which way edits move that are asked for a wish, over so many parents."""
-    moves = []
-    for situation in held_out_situations(situations, parents, seed=seed, wish=wish):
-        task = situation.task
+    moves: list[float] = []
+    asked: list[int] = []
+    found = held_out_situations(situations, parents, seed=seed, wish=wish)
+    for place, situation in enumerate(found):
         for source in write(situation, edits):
-            moves.append(move(wish, task.code_type, task.source, source))
-    return following(moves)
+            moves.append(situation.moved(source))
+            asked.append(place)
+    return following(moves, asked)

@@ -23,6 +23,7 @@ from se_rl.modules.contracts import NETWORK_CONSTANTS
 from se_rl.modules.derivation import derivation
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_module
+from se_rl.scoring.statistics import clustered_mean
 
 STEPS = 256
 """Made-up steps that rewards are tried on."""
@@ -42,27 +43,27 @@ Degree = Callable[[str], float]
 class Following:
     """Which way edits went that were asked for something.
 
-    `toward` and `away` are shares of all; the others did not move.
+    `toward` and `away` are shares of all, the others did not move; `net` is how many more went the
+    way that was asked, with its interval by parent.
     """
 
     n: int
     toward: float
     away: float
-    mean_move: float
-
-    @property
-    def net(self) -> float:
-        """How many more went the way that was asked."""
-        return self.toward - self.away
+    net: float
+    ci95: tuple[float, float]
 
 
-def following(moves: Sequence[float]) -> Following:
-    """What moves along one wish amount to."""
+def following(moves: Sequence[float], parents: Sequence[int]) -> Following:
+    """What moves along one wish amount to, those of edits of these parents."""
+    if not moves:
+        return Following(0, 0.0, 0.0, 0.0, (float("nan"), float("nan")))
     found = np.array(moves, np.float64)
-    n = max(1, len(found))
-    toward = float(np.sum(found > LEAST_MOVE)) / n
-    away = float(np.sum(found < -LEAST_MOVE)) / n
-    return Following(len(found), toward, away, float(found.sum()) / n)
+    ways = np.where(np.abs(found) > LEAST_MOVE, np.sign(found), 0.0)
+    net = clustered_mean(ways, np.array(parents))
+    return Following(
+        len(ways), float(np.mean(ways > 0)), float(np.mean(ways < 0)), net.mean, net.ci95
+    )
 
 
 def move(wish: str, code_type: str, before: str, after: str) -> float:
