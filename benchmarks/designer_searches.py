@@ -9,9 +9,9 @@ Each is the run's own loop with the model in it and pretended trainings, as in
 scored by. There is no scan at all, so that designers write from the first iteration on. `local`
 draws its edits, `untouched` asks the model as it was found, `shipped` with the adapter of the
 package and nothing that learns, `learning` is the whole system, which goes on from that adapter.
-The best single edit of the default gains half of what one reading may be wrong by: with all of the
-bank's luck no search of this length leaves the default, whoever designs. So readings have `--luck`
-of it, and what counts is the best design tried so far, by what the surrogate says of it. The
+A single edit of the default gains less than one reading may be wrong by: with all of the bank's
+luck no search of this length leaves the default, whoever designs. So readings have `--luck` of it,
+and what counts is the best design tried so far, by what the surrogate says of it. The
 adapter learned from this very surrogate, so this says how well it was learned and not what
 trainings gain. Finished searches are lines of `--keep` and are not made again. Writes the key
 "search" of designers.json, and designers.md.
@@ -165,7 +165,6 @@ def figures(found: Sequence[DesignerSearch]) -> dict[str, Any]:
             "leader_end": float(np.mean([one.leaders[-1] for one in own])),
             "trainings": float(np.mean([one.trainings[-1] for one in own])),
             "trainings_to_local_end": reached(own, aim),
-            "cpu_seconds": float(np.mean([one.seconds for one in own])),
         }
         told[name]["over"] = {other: over for other in BESIDE if (over := _over(own, found, other))}
     return told

@@ -27,13 +27,14 @@ cores shared with other work; the CPU seconds are those of the process that writ
 
 
 SEARCHES = """Made by `python benchmarks/designer_searches.py`. **No result**: trainings are pretended, and the
-adapter learned from the surrogate that pretends them, so this tells how well it was learned. The
-best single edit of the default gains half of what one reading may be wrong by; with all of that
-luck no search of this length leaves the default, so readings have a tenth of it here. The area is
-what the best design tried so far truly gains, by the surrogate and in bps, averaged over all
-trainings of a search. `local` draws its edits, `shipped` asks the model with the package's adapter,
-`learning` also lets prompts and weights learn. The bank tells no search what to begin with.
-Searches of one seed are paired.
+adapter learned from the surrogate that pretends them, so this tells how well it was learned. A
+single edit of the default gains less than one reading may be wrong by; with all of that luck no
+search of this length leaves the default ([a thousand of them](simulated_searches.md)), so readings
+have a tenth of it here. The area is what the best design tried so far truly gains, by the surrogate
+and in bps, averaged over all trainings of a search. `local` draws its edits, `untouched` asks the
+model without an adapter, `shipped` with the package's, `learning` also lets prompts and weights
+learn. The bank tells no search what to begin with. Searches of one seed are paired, and the number
+of pairs stands behind each difference.
 """
 CURVES = (("area", "ci95"), ("end", "end_ci95"))
 
@@ -67,10 +68,10 @@ def _searches(told: Mapping[str, Mapping[str, Any]]) -> str:
         area, end = (f"{_fine(one[key])} {_finely(one[bounds])}" for key, bounds in CURVES)
         over = [_more(one["over"].get(other)) for other in ("local", "shipped")]
         spent = [f"{one['trainings']:.0f}", number(one["trainings_to_local_end"], 0)]
-        ends = [end, _fine(one["leader_end"]), *spent, f"{one['cpu_seconds']:.0f}"]
+        ends = [end, _fine(one["leader_end"]), *spent]
         rows.append([name, str(one["runs"]), area, *over, *ends])
     head = ("designer", "searches", "area", "less `local`'s", "less `shipped`'s", "in the end")
-    rest = ("leader", "trainings", "until `local` ended", "CPU s")
+    rest = ("leader", "trainings", "until where `local` ends")
     return f"\n{SEARCHES}\n{table((*head, *rest), rows)}"
 
 
