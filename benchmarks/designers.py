@@ -120,13 +120,29 @@ def judged(options: argparse.Namespace) -> dict[str, Any]:
                     file.write(json.dumps(asdict(_told(name, pair))) + "\n")
         told |= {"against": "surrogate", "one_step": skills, "expected": skills}
     if options.wishes:
-        told["wishes"] = {name: _followed(write, plain, options) for name, write in writers.items()}
+        told["wishes"] = _wishes(writers, plain, options)
     if options.validate:
         name, generator = list(models.items())[-1]
         timed = validity(generator, options.validate, seed=options.seed)
         told["edits"] = {name: timed}
         told["valid"] = {module: one["valid"] for module, one in timed.items()}
     return told
+
+
+def _wishes(
+    writers: dict[str, Write], plain: Situations, options: argparse.Namespace
+) -> dict[str, Any]:
+    """How each designer follows wishes; a line for each designer is kept and not measured again."""
+    place = options.out / f"wishes_{options.wishes}_{options.edits}_{options.seed}.jsonl"
+    found: dict[str, Any] = {}
+    for line in place.read_text().splitlines() if place.exists() else ():
+        found |= json.loads(line)
+    for name, write in writers.items():
+        if name not in found:
+            found[name] = _followed(write, plain, options)
+            with place.open("a") as file:
+                file.write(json.dumps({name: found[name]}) + "\n")
+    return {name: found[name] for name in writers}
 
 
 def _followed(write: Write, plain: Situations, options: argparse.Namespace) -> dict[str, Any]:
