@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: setup setup-dev demo test docs bench clean
+.PHONY: setup setup-dev demo checks test docs bench clean
 
 setup: $(VENV)/.installed
 setup-dev: $(VENV)/.installed-dev
@@ -22,20 +22,27 @@ $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.txt
 	@$(PIP) --editable '.[baselines,docs,postgres]' --requirement requirements-dev.txt
 	@touch $@
 
-# The embedded model, and one tiny run that compiles the kernels and tries everything once: the last part of the installation.
-$(VENV)/.ready: $(VENV)/.installed
+# Compiled once here, and not by every process at the same time.
+$(VENV)/.compiled: $(VENV)/.installed $(wildcard src/se_rl/market/*.py)
+	@echo "compiling the market's kernels (once, about a minute)"
+	@$(BIN)/python scripts/compile_kernels.py
+	@touch $@
+
+# With the embedded model: the last part of the installation.
+$(VENV)/.ready: $(VENV)/.compiled
 	@$(BIN)/se-rl llm pull smollm2
-	@echo "compiling the market's kernels (once, a minute or two)"
-	@rm -rf $(VENV)/first-run && $(BIN)/se-rl run --preset tiny --arm random --out $(VENV)/first-run --json > /dev/null
 	@touch $@
 
 demo: $(VENV)/.ready
 	@$(BIN)/se-rl run --preset quick --out out/demo
 
-test: setup-dev
+checks: setup-dev
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+test: setup-dev
+	@$(MAKE) --no-print-directory --jobs 2 checks $(VENV)/.compiled
 	@$(BIN)/pytest
 
 docs: setup-dev
