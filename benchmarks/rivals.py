@@ -48,7 +48,7 @@ from se_rl_benchmarks.defaults_page import SPLIT, DayGains
 from se_rl_benchmarks.outside_rules import BEST_RULES
 from se_rl_benchmarks.packed_sets import read_packed
 from se_rl_benchmarks.real_sets import REAL_SETS, ROOT
-from se_rl_benchmarks.rivals_page import RivalGains, SetGroup, finished, page
+from se_rl_benchmarks.rivals_page import RivalGains, SetGroup, finished, maker, page
 
 REAL = ("us_2015", "cn_15min_2025_all", "cn_5min_2018", "in_15min_2024")
 SYNTHETIC = ("nasdaq100", "csi100")
@@ -138,9 +138,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--split", choices=("test", "valid"), default="valid")
     parser.add_argument("--sets", nargs="+", choices=ALL_SETS)
     parser.add_argument("--packed", type=Path, help="take the real sets from this .npz")
-    parser.add_argument(
-        "--champions", type=Path, help="a row of champions out of this champions.jsonl"
-    )
+    parser.add_argument("--champions", type=Path, help="a row of champions out of this file")
     parser.add_argument("--arm", default="full", help="of the champions' searches")
     parser.add_argument("--budget", type=float, default=10.8, help="work units per training")
     parser.add_argument("--seeds", type=int, default=5, help="trainings per row")
@@ -223,14 +221,19 @@ class Timed:
         return trained
 
 
-def outcome(job: Job) -> DayGains:
-    """One job, with what its training took."""
+def outcome(job: Job) -> RivalGains:
+    """One job, with what its training took and which machine made it."""
     if job.name in OTHERS:
-        return outside_rivals.outside_gains(job, LEARNED.get(job.method))
-    timed = Timed(LEARNED[job.method]) if job.method in LEARNED else None
-    found = _cell_gains(job, timed) if job.name in CELLS else gains(job, timed)
-    seconds = timed.seconds if timed else 0.0
-    return RivalGains(**found, seconds=seconds, budget=job.budget, split=job.split)
+        row = outside_rivals.outside_gains(job, LEARNED.get(job.method))
+    else:
+        timed = Timed(LEARNED[job.method]) if job.method in LEARNED else None
+        found = _cell_gains(job, timed) if job.name in CELLS else gains(job, timed)
+        seconds = timed.seconds if timed else 0.0
+        row = RivalGains(**found, seconds=seconds, budget=job.budget, split=job.split)
+    if job.name in SETS:
+        row["names"] = len(SETS[job.name].symbols)
+    row["made_by"] = maker()
+    return row
 
 
 @cache

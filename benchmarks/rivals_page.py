@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NotRequired
@@ -22,10 +23,9 @@ HEAD = """# Rivals
 Made by `python benchmarks/rivals.py --split {split}`; do not edit. [What each one is](../rivals.md).
 Every figure is a gain over TWAP on the same orders. A learned row has up to {seeds} training seeds, whose
 mean it is; all trainings of a set have the same work units; CPU is what one took, in seconds. 95 % by
-days, books or episodes, of scores also by training seeds; by seed: the lowest and the highest mean of a
+days, books or episodes, of scores also by training seeds; by seed: the lowest and the highest score of a
 training. SPA: the chance of such a best mean if nobody in the table beat TWAP, corrected for their
-number. {jobs} jobs; code {code}, torch {torch},
-Python {python}.
+number. {jobs} jobs, made by {made_by}.
 
 First the scores of all sets, ± half of the 95 % interval, the best of each set in bold; then every set by
 itself.
@@ -33,7 +33,8 @@ itself.
 
 
 class RivalGains(DayGains):
-    """What one training or plan gained, the training's CPU seconds, its budget, and the split.
+    """What one training or plan gained, the training's CPU seconds, its budget, the split, the code
+    and libraries that made it, and on history how many names the set had.
 
     In others' markets also the mean return and the share of orders that were not finished; `reason`
     says why there are no gains.
@@ -42,6 +43,8 @@ class RivalGains(DayGains):
     seconds: float
     budget: float
     split: str
+    made_by: NotRequired[str]
+    names: NotRequired[int]
     reason: NotRequired[str]
     returned: NotRequired[float]
     unfinished: NotRequired[float]
@@ -75,13 +78,15 @@ def finished(
             if any(not row.get("reason") for row in rows):
                 sets[name] = _set_figures(rows, risk=group.risk)
                 sets[name]["cannot"] |= group.cannot.get(name, {})
-    made = {
-        "code": code_hash()[:8],
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "risk": RISK,
-    }
-    return {"sets": sets, "facts": {**facts, **made}}
+    makers = Counter(row.get("made_by", "unknown code") for row in found)
+    made_by = "; ".join(f"{maker} ({count})" for maker, count in makers.most_common())
+    return {"sets": sets, "facts": {**facts, "made_by": made_by, "risk": RISK}}
+
+
+def maker() -> str:
+    """The code and libraries of this process."""
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}"
+    return f"code {code_hash()[:8]}, {versions}"
 
 
 def _set_figures(rows: Sequence[RivalGains], *, risk: float) -> dict[str, Any]:
@@ -91,10 +96,10 @@ def _set_figures(rows: Sequence[RivalGains], *, risk: float) -> dict[str, Any]:
     days = methods.pop("days")
     columns = []
     for method, row in methods.items():
-        own = [one for one in whole if one["method"] == method]
+        own = sorted((one for one in whole if one["method"] == method), key=lambda one: one["seed"])
         row["cpu_seconds"] = float(np.mean([one["seconds"] for one in own]))
         row["budget"] = own[0]["budget"]
-        row["by_seed"] = [float(np.mean(one["whole"])) for one in own]
+        row["by_seed"] = [figures([one], risk)[method]["score"] for one in own]
         if "returned" in own[0]:
             row["returned"] = float(np.mean([one["returned"] for one in own]))
             row["unfinished"] = float(np.mean([one["unfinished"] for one in own]))
@@ -102,6 +107,7 @@ def _set_figures(rows: Sequence[RivalGains], *, risk: float) -> dict[str, Any]:
     failed = {row["method"]: row.get("reason", "") for row in rows if row.get("reason")}
     return {
         "days": days,
+        "names": max((row.get("names", 0) for row in rows), default=0),
         "methods": methods,
         "spa_p": spa_against_nothing(columns),
         "cannot": failed,
@@ -177,12 +183,15 @@ def _set_table(name: str, found: Mapping[str, Any], group: SetGroup) -> str:
         if method not in found["methods"]:
             lines.append([method, "0", why, *[""] * (len(head) - 3)])
     note = f"\n{group.notes[name]}\n" if name in group.notes else ""
-    title = f"## {name} ({found['days']} {group.by}, SPA p {p_value(found['spa_p'])})"
+    sizes = f"{found['days']} {group.by}"
+    if found["names"]:
+        sizes += f" of {found['names']} names"
+    title = f"## {name} ({sizes}, SPA p {p_value(found['spa_p'])})"
     return f"{title}\n{note}\n{table(head, lines)}\n"
 
 
-def _by_seed(means: Sequence[float], decimals: int) -> str:
-    """The lowest and the highest mean of a training."""
-    if len(means) < 2:
+def _by_seed(scores: Sequence[float], decimals: int) -> str:
+    """The lowest and the highest score of a training."""
+    if len(scores) < 2:
         return ""
-    return f"{signed(min(means), decimals)} to {signed(max(means), decimals)}"
+    return f"{signed(min(scores), decimals)} to {signed(max(scores), decimals)}"

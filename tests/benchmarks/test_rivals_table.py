@@ -77,8 +77,10 @@ def test_jobs_give_gains_and_their_lines_are_not_done_again(tmp_path: Path) -> N
     cell = made["sets"][CELL]["methods"]
     assert cell["DDQN"]["score"] == pytest.approx(cell["DDQN"]["mean"])  # no price of risk there
     text = page(made, GROUPS)
-    assert f"## {NAME} (5 days, SPA p" in text and f"## {CELL} (6 books" in text
+    names = len(rivals.SETS[NAME].symbols)
+    assert f"## {NAME} (5 days of {names} names, SPA p" in text and f"## {CELL} (6 books" in text
     assert "| DDQN | 1 |" in text
+    assert f"{rivals.maker()} ({len(jobs)})" in text
 
 
 def replace_seeds(seeds: int) -> Namespace:
