@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -26,6 +27,7 @@ from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import arrival_price, sized_orders
 from se_rl.environments.worlds import (
     FIELD_NAMES,
+    FIELD_PLACE,
     HIGHEST,
     LOWEST,
     Episodes,
@@ -393,3 +395,9 @@ def test_real_bars_have_finite_fields_and_no_free_reward(shared_data) -> None:
     assert np.isfinite(values).all()
     assert (values >= LOWEST[:, None, None]).all() and (values <= HIGHEST[:, None, None]).all()
     np.testing.assert_allclose(rewards(fields), 0.0, atol=3e-8)
+
+
+def test_the_class_of_the_fields_places_is_found_by_name() -> None:
+    """Else numba's cache would miss in every process, and the kernel of the fields be compiled in each."""
+    again = pickle.loads(pickle.dumps(FIELD_PLACE))
+    assert again == FIELD_PLACE and type(again) is type(FIELD_PLACE)
