@@ -2,7 +2,7 @@
 
 A snippet has a folder of its own, except those about runs (they name out/demo, or the file that they are): these share one,
 in which the demo has been run. There each command is run as it stands; what is smaller than a reader's is the preset
-`quick`, the bars behind `nasdaq100` and the model behind `smollm2`.
+`quick`, the bars behind `nasdaq100` and the model behind `smollm2`. Everywhere, universes have a tenth of their names and days.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import json
 import re
 import shlex
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from se_rl.data.synthetic import UNIVERSES
 from se_rl.llm import adapter_file
 from se_rl.llm.catalog import MANIFEST
 from se_rl.main import main
@@ -47,6 +49,8 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """Where a reader stands who has cloned the repository."""
     monkeypatch.setenv("SE_RL_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
+    for name, universe in UNIVERSES.items():
+        monkeypatch.setitem(UNIVERSES, name, replace(universe, symbols=10, sessions=24))
     for name in ("examples", "configs"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     return tmp_path
@@ -80,7 +84,6 @@ def test_snippets_about_runs_run_after_the_demo(
     if not isolation_level().enough:
         pytest.skip("no sandbox is to be had on this machine")
     monkeypatch.setenv("SE_RL_CACHE", str(folder / "cache"))
-    monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
     small = {name: value for name, value in tiny_run.SMALL.items() if name not in ("data", "arm")}
     monkeypatch.setitem(
         PRESETS,

@@ -261,7 +261,11 @@ def test_fetch_without_the_extra_says_what_to_install(
     assert "se-rl[vendors]" in capsys.readouterr().err
 
 
-def test_doctor_and_bench_speak_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_and_bench_speak_json(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("se_rl_benchmarks.bench_env.ORDERS", 256)
+    monkeypatch.setattr("se_rl_benchmarks.bench_env.DYNAMIC_ORDERS", 32)
     assert main(["doctor", "--json"]) == 0
     rows = {row["what"]: row for row in json.loads(capsys.readouterr().out)["checks"]}
     assert rows["torch"]["ok"]

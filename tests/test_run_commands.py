@@ -456,7 +456,8 @@ def test_the_seeds_command_line_evaluates() -> None:
 def test_evaluating_on_the_runs_own_test_days_is_an_opening(home: Path, several: Said) -> None:
     own, words = home / "opened", ["--horizon", "20", "--json"]
     shutil.copytree(home / "several", own)
-    elsewhere = json.loads(call("evaluate", own, "--data", "nasdaq100", *words).out)
+    other = ["--data", "nasdaq100", "--scored-days", "4"]
+    elsewhere = json.loads(call("evaluate", own, *other, *words).out)
     valid = json.loads(call("evaluate", own, "--data", TINY.DATA, "--split", "valid", *words).out)
     assert not [note for one in (elsewhere, valid) for note in one["notes"] if "opened" in note]
     before = len(events(own, "test_opened"))  # none where the run kept the default

@@ -81,7 +81,7 @@ def test_evaluate_scores_a_policy_on_other_data_and_locks_up_designed_source(
     learned, tmp_path: Path
 ) -> None:
     save_policies(tmp_path, learned[:1], data={"name": "synthetic"})
-    config = BaselinesConfig(data="csi100", horizon=30, symbols=("SYN001", "SYN002"))
+    config = BaselinesConfig(data="csi100", horizon=30, symbols=("SYN001",), scored_days=4)
     plain = evaluate_policy(tmp_path / "ppo-strong-0.policy", config)
     assert (
         plain["policy"]["isolation"].startswith("not needed")

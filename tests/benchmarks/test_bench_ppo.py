@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,10 @@ def test_gains_over_twap_are_those_of_the_records() -> None:
 
 def test_the_result_has_what_the_command_promises(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("stable_baselines3")
+    monkeypatch.setattr(ppo_contenders, "SESSIONS", 5)
     monkeypatch.setattr(ppo_contenders, "VALID_SESSIONS", 2)
     monkeypatch.setattr(bench_ppo, "VALID_ORDERS", 40)
+    monkeypatch.setattr(bench_ppo, "unit_costs", partial(bench_ppo.unit_costs, turns=1))
     monkeypatch.setattr(
         bench_ppo, "design_in_fresh_process", lambda: {"quick design": "not run here"}
     )

@@ -42,7 +42,7 @@ def make_data(home: Path) -> None:
     from se_rl.data.store import write_bars
     from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 
-    market = synthetic_market(SyntheticConfig(symbols=6, sessions=24, seed=4))
+    market = synthetic_market(SyntheticConfig(symbols=6, sessions=24, seed=4, bar_minutes=5))
     write_bars(market, home / "data" / f"{DATA}.parquet")
 
 
