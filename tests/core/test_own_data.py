@@ -25,7 +25,7 @@ TINY: Any = import_module("tiny_run")
 
 @pytest.mark.skipif(not isolation_level().enough, reason="no sandbox is to be had here")
 def test_a_run_on_a_file_without_volume_that_is_moved(tmp_path: Path) -> None:
-    market = synthetic_market(SyntheticConfig(symbols=3, sessions=15, seed=4))
+    market = synthetic_market(SyntheticConfig(symbols=3, sessions=15, seed=4, bar_minutes=5))
     frame = market.to_frame()[["symbol", "timestamp", "open", "high", "low", "close"]]
     first, moved = tmp_path / "first.csv", tmp_path / "moved.csv.gz"
     frame.to_csv(first, index=False)
