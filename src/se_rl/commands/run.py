@@ -29,6 +29,7 @@ WORTH_AN_OPTION = (
     "fee_bps",
     "max_participation",
     "fill_model",
+    "device",
     "arm",
     "against",
     "estimator",

@@ -12,6 +12,7 @@ from se_rl.core.preparation import run_seal
 from se_rl.core.provenance import data_hash
 from se_rl.data.catalog import load_dataset
 from se_rl.data.splits import given_split
+from se_rl.executors.device_executor import torch_device
 from se_rl.llm.adapter_file import AdapterFile, chosen_adapter
 from se_rl.llm.greeting import greet
 from se_rl.records.archive import Archive
@@ -28,7 +29,10 @@ NO_ADAPTER = {"id": "none", "sha256": ""}
 
 
 def check_model(config: RunConfig) -> None:
-    """Find out whether the model of a run can be asked at all, before anything is loaded."""
+    """Find out whether the device of a run is there and its model can be asked at all, before
+    anything is loaded.
+    """
+    torch_device(config.device)
     if config.asks_model:
         greet(config.llm)
         chosen_adapter(config.adapter, config.llm)

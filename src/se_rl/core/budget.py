@@ -12,6 +12,7 @@ from se_rl.config import ConfigError
 from se_rl.core.plan import rival_plan, rung_plans, writing_seconds
 from se_rl.core.search import Search
 from se_rl.records.archive import Archive
+from se_rl.records.entries import Evaluation
 from se_rl.records.settings import RunConfig
 
 FEWEST = 3
@@ -57,7 +58,7 @@ class Budget:
         """What was used so far: calls, tokens and money for the model, and minutes."""
         asked = self.search.designers.asked
         calls = [call for call in self.archive.calls() if call.key in asked]
-        training_seconds = sum(e.seconds for e in self.search.ladder.trainings) / self.workers
+        training_seconds = sum(map(self._wall_seconds, self.search.ladder.trainings))
         writing_seconds = sum(call.seconds for call in calls)
         return Usage(
             len(calls),
@@ -89,10 +90,16 @@ class Budget:
         for rung, plan in zip(self.config.rungs, rung_plans(self.config), strict=True):
             made = sum(e.rung == rung.index for e in done)
             work += max(0.0, plan.designs * rung.seeds - made) * rung.work
-        seconds_per_work = sum(e.seconds for e in done) / sum(e.work for e in done)
+        done_work = sum(e.work for e in done)
+        wall_seconds = work * sum(map(self._wall_seconds, done)) / done_work
         writing = writing_seconds(self.config, written=self.search.proposed)
-        rivals = rival_plan(self.config).work  # these are trained at the end, one after the other
-        return (work / self.workers + rivals) * seconds_per_work + writing
+        # rivals are trained at the end, one after the other
+        rivals = rival_plan(self.config).work * sum(e.seconds for e in done) / done_work
+        return wall_seconds + rivals + writing
+
+    def _wall_seconds(self, evaluation: Evaluation) -> float:
+        """What an evaluation took of a run's time; those of a batch on a device share its own."""
+        return evaluation.seconds / (1 if evaluation.device else self.workers)
 
     def estimate(self) -> TimeEstimate:
         """What everything will take; a budget that buys too little is refused right away."""

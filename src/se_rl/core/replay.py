@@ -12,6 +12,7 @@ from se_rl.config import ConfigError, load_yaml
 from se_rl.core.fraud import check_design
 from se_rl.core.preparation import SEAL
 from se_rl.core.run import Run
+from se_rl.executors.device_batches import DEVICE_BATCH
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation
 from se_rl.records.fraud import FraudCheck
@@ -183,7 +184,9 @@ def _trainings(archive: Archive, candidate: Candidate, rung: int | None) -> list
 
 
 def _scratch_archive(stack: ExitStack, archive: Archive) -> Archive:
-    """An archive of its own for what is made again, with the run's seal and neutral schedule."""
+    """An archive of its own for what is made again, with the run's seal and neutral schedule, and
+    with the batches that shared a device, which is made again with them.
+    """
     if archive.find(SEAL) is None:
         raise ConfigError(
             f"the run in {archive.place} has no seal: an older se-rl made it; "
@@ -194,4 +197,9 @@ def _scratch_archive(stack: ExitStack, archive: Archive) -> Archive:
     for name in (SEAL, "neutral"):
         if (stored := archive.find(name)) is not None:
             scratch.append(name, name, stored)
+    for batch in archive.events(DEVICE_BATCH):
+        for name in {design for design, _, _ in batch.payload["jobs"]}:
+            design = replace(archive.candidate(name), parents=())
+            scratch.add_candidate(design, archive.sources(design))
+        scratch.append(batch.kind, batch.key, batch.payload)
     return scratch

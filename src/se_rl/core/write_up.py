@@ -4,6 +4,7 @@ where a design took the default's place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
@@ -27,6 +28,7 @@ from se_rl.records.results import (
     NO_IMPROVEMENT,
     NO_VALID_DESIGN,
     OURS,
+    OWN_PROCESS,
     STRONG,
     VALIDATION_DAYS,
     DataFacts,
@@ -188,6 +190,7 @@ def run_results(run: Run, end: SearchEnd, table: TestTable, *, champion: str) ->
         seeds=SeedsUsed(config.seed, tuple(config.rungs.last.training_seeds)),
         seal=SealUsed(run.seal.origin, run.seal.text),
         isolation=_isolation(run),
+        trainings=_trainings_by_place(run),
         llm=ModelUse(
             config.designer,
             run.designers.adapter or "",
@@ -260,6 +263,11 @@ def _policies(run: Run, methods: dict[str, str]) -> dict[str, Sequence[Open]]:
         if opened:
             found[method] = opened
     return found
+
+
+def _trainings_by_place(run: Run) -> dict[str, int]:
+    """How many trainings had a process of their own, and how many shared a device."""
+    return dict(Counter(one.device or OWN_PROCESS for one in run.search.ladder.trainings))
 
 
 def _isolation(run: Run) -> str:

@@ -46,7 +46,8 @@ class TrainingInputs:
 class TrainingTask:
     """One training: all that its outcome depends on beside the inputs; its deadline in seconds.
 
-    `rung` is where its policy will be scored.
+    `rung` is where its policy will be scored. `company` are the tasks, itself among them, that it
+    shares a device with; without any it has a locked process of its own.
     """
 
     sources: Mapping[str, str]
@@ -56,6 +57,7 @@ class TrainingTask:
     neutral: Mapping[str, Neutral]
     seconds: float
     rung: Rung
+    company: tuple[TrainingTask, ...] = ()
 
     @property
     def expected(self) -> ExpectedAnswer:
@@ -76,13 +78,15 @@ class ScoredPolicy:
 class FinishedTask:
     """A task that ended, well or not: its status is one of LOST where the worker went down.
 
-    An executor that works elsewhere may score the policy there at once and say where that was.
+    An executor that works elsewhere may score the policy there at once and say where that was;
+    `device` is where it had company.
     """
 
     handle: Handle
     trained: TrainedDesign
     scored: ScoredPolicy | None = None
     node: NodeReport | None = None
+    device: str = ""
 
     @property
     def lost(self) -> bool:

@@ -11,11 +11,13 @@ import json
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 
-from se_rl.config import to_dict
+from se_rl.executors.device_batches import DeviceBatches
+from se_rl.executors.device_executor import DeviceExecutor
 from se_rl.executors.job_queue import JobQueue, KnownEvaluations, TrainingAttempt
 from se_rl.executors.local_sandbox import ATTEMPTS, LocalSandbox
 from se_rl.executors.node_report import NodeReport
@@ -28,7 +30,12 @@ from se_rl.executors.stored_policy import (
     training_bytes,
     training_from_bytes,
 )
-from se_rl.executors.training_settings import deadline_seconds, train_config, training_worlds_of
+from se_rl.executors.training_settings import (
+    deadline_seconds,
+    train_config,
+    training_key,
+    training_worlds_of,
+)
 from se_rl.llm.code_validator import ValidationResult
 from se_rl.records.archive import Archive
 from se_rl.records.entries import Candidate, Evaluation, key_of
@@ -79,7 +86,10 @@ class TrainingPool:
         self.sandbox = LocalSandbox(inputs, unsafe=unsafe)
         self.scorer = PolicyScorer(validation, self.sandbox, neutral)
         self.executor: Executor = open_executor(executor, self.scorer, workers=workers, say=say)
-        self._basis = basis
+        if config.device != "cpu":
+            self.executor = DeviceExecutor(self.executor, inputs, config.device)
+        key = partial(training_key, config, markets=validation.markets_digest, basis=basis)
+        self._batches = DeviceBatches(config, archive, key)
         self._known = KnownEvaluations(archive, library)
         self._queue = JobQueue(self._known, self.key)
         self._running: dict[Handle, TrainingAttempt] = {}
@@ -111,26 +121,13 @@ class TrainingPool:
 
     def key(self, job: TrainingJob) -> str:
         """The name of an evaluation: everything that its outcome depends on."""
-        config = self.config
-        panel = [
-            job.rung.episodes,
-            config.day_orders,
-            self.validation.markets_digest,
-        ]
-        return key_of(
-            sorted(job.candidate.modules.items()),
-            job.rung.index,
-            job.seed,
-            to_dict(self.training_worlds),
-            to_dict(train_config(config, job.rung)),
-            panel,
-            self._basis,
-        )
+        return self._batches.full_key(job)
 
     def evaluate(
         self, jobs: Sequence[TrainingJob]
     ) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
         """Each job with its evaluation and whether it was looked up, as they finish."""
+        self._batches.gather(jobs)
         waiting = []
         for job in jobs:
             key = self.key(job)
@@ -147,9 +144,9 @@ class TrainingPool:
         """Make trainings that will be asked for while workers have nothing else to do.
 
         A batch ends before all of them are free, and a model writes while none is needed. What a
-        training comes to does not depend on when it is made.
+        training comes to does not depend on when it is made, unless it has company on a device.
         """
-        self._queue.look_ahead(jobs)
+        self._queue.look_ahead(job for job in jobs if not self._batches.takes(job))
 
     @property
     def cells(self) -> Mapping[str, Sequence[str]]:
@@ -178,7 +175,7 @@ class TrainingPool:
     def _train(self, jobs: Iterable[TrainingJob]) -> Iterator[tuple[TrainingJob, Evaluation, bool]]:
         """Keep the executor busy; score each training as it ends, while the others go on."""
         wanted = {self.key(job): job for job in jobs}
-        self._queue.ask(wanted.values())
+        self._queue.ask(sorted(wanted.values(), key=self._has_process))
         try:
             while wanted:
                 self._fill()
@@ -221,7 +218,15 @@ class TrainingPool:
                 self._queue.let_go(attempt)
         self._queue.withdraw()
 
+    def _has_process(self, job: TrainingJob) -> bool:
+        """Whether a job is trained by itself; those with company on a device begin at once."""
+        return not self._batches.company(job)
+
     def _task(self, job: TrainingJob) -> TrainingTask:
+        company = tuple(map(self._task_alone, self._batches.company(job)))
+        return replace(self._task_alone(job), company=company)
+
+    def _task_alone(self, job: TrainingJob) -> TrainingTask:
         return TrainingTask(
             self.archive.sources(job.candidate),
             self.training_worlds,
@@ -252,9 +257,8 @@ class TrainingPool:
         """The evaluation of a finished training."""
         job, trained = attempt.job, finished.trained
         if trained.status == "lost":  # that says nothing about the design
-            raise SandboxError(
-                f"the sandbox was killed in {ATTEMPTS} attempts at one training; {AGAIN}"
-            )
+            what = f"the process on {finished.device}" if finished.device else "the sandbox"
+            raise SandboxError(f"{what} was killed in {ATTEMPTS} attempts at one training; {AGAIN}")
         base = Evaluation(
             job.candidate.id,
             job.rung.index,
@@ -265,6 +269,7 @@ class TrainingPool:
             seconds=round(trained.seconds, 3),
             isolation=trained.isolation,
             attempts=attempt.number,
+            device=finished.device,
         )
         if not trained.ok:
             return base

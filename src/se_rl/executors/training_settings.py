@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from se_rl.config import to_dict
 from se_rl.market.family import free_kinds
+from se_rl.records.entries import key_of
+from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
 from se_rl.records.settings import RunConfig
 from se_rl.rl.ppo import PPOSettings
@@ -46,6 +49,22 @@ def train_config(config: RunConfig, rung: Rung) -> TrainConfig:
         risk=config.risk,
         ppo=PPOSettings(clip=config.clip),
         samples=min(MOST_SAMPLES, config.samples),
+    )
+
+
+def training_key(config: RunConfig, job: TrainingJob, *, markets: str, basis: str) -> str:
+    """The name of an evaluation: everything that its outcome depends on, but company on a device.
+
+    `markets` is the digest of those that it is scored in, `basis` that of the data and the code.
+    """
+    return key_of(
+        sorted(job.candidate.modules.items()),
+        job.rung.index,
+        job.seed,
+        to_dict(training_worlds_of(config)),
+        to_dict(train_config(config, job.rung)),
+        [job.rung.episodes, config.day_orders, markets],
+        basis,
     )
 
 

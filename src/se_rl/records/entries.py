@@ -80,7 +80,8 @@ class Evaluation:
     `scores` are summary numbers in bps over TWAP (score, static, static_total, dynamic, ...);
     `arrays` is the blob (npz) of the same per order, `policy` that of the trained weights, `curve`
     that of the training's rows as JSON. A training that gave no policy has status "failed" and a
-    reason. `origin` names the run that it was taken from ("" where this run made it).
+    reason. `origin` names the run that it was taken from ("" where this run made it), `device` what
+    it was trained on together with others ("" where it had a locked process of its own).
     """
 
     candidate: str
@@ -97,6 +98,7 @@ class Evaluation:
     isolation: str = ""
     attempts: int = 1
     origin: str = ""
+    device: str = ""
 
     @property
     def ok(self) -> bool:

@@ -45,6 +45,8 @@ bank. The sealed days are opened for the first.
 TEST_DAYS = "sealed test days"
 VALIDATION_DAYS = "validation days"
 """The days that a table of methods rests on."""
+OWN_PROCESS = "own process"
+"""Where a training ran that shared no device."""
 TWAP = "TWAP"
 BOUND = "foresight bound"
 """The row that knows the future: a bound, not a policy."""
@@ -210,7 +212,8 @@ class RunResults:
     method, `rivals` that of every rival over the default, `score_by_day` scores as the mean of as
     many numbers as there are test days: what comparisons of runs are paired by. They are empty where
     the sealed days were not opened.
-    `world_weights` is alpha's path in the best design's longest training.
+    `trainings` counts them by where they ran: in a locked process of their own, or together on a
+    device, by its name. `world_weights` is alpha's path in the best design's longest training.
     """
 
     schema_version: int = RESULTS_VERSION
@@ -234,6 +237,7 @@ class RunResults:
     seeds: SeedsUsed = field(default_factory=SeedsUsed)
     seal: SealUsed = field(default_factory=SealUsed)
     isolation: str = ""
+    trainings: Mapping[str, int] = field(default_factory=dict)
     llm: ModelUse = field(default_factory=ModelUse)
     kit: KitUse = field(default_factory=KitUse)
     data: DataFacts = field(default_factory=DataFacts)
@@ -250,6 +254,11 @@ class RunResults:
     code_hash: str = ""
     times: RunTimes = field(default_factory=RunTimes)
     verdict: str = ""
+
+    @property
+    def places(self) -> str:
+        """Where trainings ran, and how many, in words."""
+        return ", ".join(f"{place} {count}" for place, count in sorted(self.trainings.items()))
 
     @property
     def is_accepted(self) -> bool:

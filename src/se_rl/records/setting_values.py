@@ -102,5 +102,10 @@ def check_together(config: Any) -> None:
             f"rivals are {', '.join(config.rivals)}, but against the bank nothing is trained; "
             "leave --rivals or --against bank out"
         )
+    if config.device != "cpu" and config.against == "bank":
+        raise ConfigError(
+            f"device is {config.device}, but against the bank nothing is trained; "
+            "leave --device or --against bank out"
+        )
     if len(set(config.rivals)) < len(config.rivals):
         raise ConfigError(f"rivals is {config.rivals}; give each once")

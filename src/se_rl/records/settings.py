@@ -26,6 +26,8 @@ STARTS = ("none", "ridge", "foresight", "constant")
 """Whose schedule a policy learns before RL."""
 FILL_MODELS = ("price_taker", "limit_on_bars", "queue")
 """How orders are filled on history."""
+DEVICES = ("cpu", "cuda", "host")
+"""Where designs are trained that need no lock; `host` is the CPU in a GPU's place, to try it out."""
 
 
 @settings
@@ -92,6 +94,9 @@ class RunConfig:
     imagine: bool = option(True, "let designs imagine market paths")
     worlds: Literal["both", "static", "dynamic"] = option(
         "both", "worlds to train and score in", choices=("both", "static", "dynamic")
+    )
+    device: Literal["cpu", "cuda", "host"] = option(
+        "cpu", "train designs that need no lock side by side on a GPU: cuda", choices=DEVICES
     )
     islands: bool = option(False, "trade leading designs with other searches on one archive")
     iterations: int = option(3, "outer iterations at most", metavar="N")

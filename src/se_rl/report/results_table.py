@@ -155,6 +155,8 @@ def _small_print(results: RunResults) -> Iterator[str]:
         f"seeds: search {results.seeds.search}, trainings {trainings or 'none'}; "
         f"isolation: {results.isolation}; test openings: {results.test_openings}"
     )
+    if results.places:
+        yield f"trainings by place: {results.places}"
     if results.seal.text:
         yield f"seal: {results.seal.origin} ({results.seal.text})"
     llm = results.llm

@@ -243,6 +243,7 @@ def provenance(run: RunRecord) -> Pairs:
         "training seeds": ", ".join(map(str, trainings)),
         "seal": _seal(results) if results else "published with the results",
         "isolation": results.isolation if results else started.get("isolation"),
+        "trainings by place": results.places if results else "",
         "test openings": run.archive.test_openings(),
         "stop reason": results.stop_reason if results else "",
         "version": started.get("version"),

@@ -23,6 +23,7 @@ from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_design
 from se_rl.rl.action_maps import action_kind
 from se_rl.rl.policy import Neutral, Policy, PolicyRunner
+from se_rl.rl.trained import Trained
 from se_rl.rl.trainer import TrainConfig, train
 from se_rl.rl.training_worlds import (
     TrainingWorldsConfig,
@@ -143,6 +144,11 @@ def _train(
     trained = train(
         modules, worlds.train, config, seed=seed, neutral=neutral, held_back=worlds.held_back
     )
+    return answer_of(trained)
+
+
+def answer_of(trained: Trained) -> Content:
+    """A training as plain numbers, text and arrays (`rl.training_answer` checks them)."""
     answer: Content = {
         "reason": trained.reason,
         "work": trained.work,

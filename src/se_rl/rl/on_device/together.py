@@ -18,9 +18,12 @@ from typing import TypeVar
 
 import torch
 
+from se_rl.config import ConfigError
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import FIELD_NAMES, World
+from se_rl.market.gpu import cuda_module
+from se_rl.market.profile import MarketProfile
 from se_rl.modules.defaults import Modules
 from se_rl.rl.held_back import PairGains, pair_gains, step_gains
 from se_rl.rl.learner import TrainConfig
@@ -35,6 +38,7 @@ from se_rl.rl.on_device.stack import Stack
 from se_rl.rl.policy import WORLD_NAMES, Neutral
 from se_rl.rl.rollout import Diverged
 from se_rl.rl.trained import Trained
+from se_rl.rl.training_worlds import TrainingWorldsConfig
 
 Result = TypeVar("Result")
 Thing = TypeVar("Thing")
@@ -58,8 +62,7 @@ def train_together(
     Designs with the same network class share every call, others the worlds alone. The worlds must
     have counterparts on a device (`device_world_of`); between updates weights wait on the host.
     """
-    if device != "cpu" and not torch.cuda.is_available():
-        raise ValueError(f"device is {device!r} and no CUDA device was found; use 'cpu'")
+    device_name(device)
     on_host = replace(config or TrainConfig(), device="cpu")
     members = []
     for modules, seed in zip(designs, seeds, strict=True):
@@ -74,6 +77,27 @@ def train_together(
         members.append(member)
     with ThreadPoolExecutor(HOST_THREADS) as threads:
         return Together(members, designs, torch.device(device), threads).run()
+
+
+def device_name(device: str) -> str:
+    """What a device calls itself; refused in one line where it is not there."""
+    if device == "cpu":
+        return device
+    if not torch.cuda.is_available():
+        raise ConfigError(
+            f"device is {device!r} and no CUDA device was found by torch {torch.__version__}; "
+            "install a torch with CUDA on a machine with a GPU (se-rl doctor), or use the CPU"
+        )
+    cuda_module()
+    return f"{device} ({torch.cuda.get_device_name()})"
+
+
+def can_train(modules: Modules, worlds: TrainingWorldsConfig) -> bool:
+    """Whether a design's own worlds of these settings have counterparts on a device."""
+    usual = modules.imagine is None and modules.profile == MarketProfile()
+    alone = worlds.agents == 1 and not modules.interface.inputs
+    taker = worlds.fill_model == "price_taker" and worlds.max_participation is None
+    return usual and alone and taker
 
 
 class Together:
