@@ -44,8 +44,8 @@ def alone(home: Path) -> Kind:
 
 @pytest.fixture
 def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in kill_campaign.TINY.environment(home).items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SE_RL_HOME", str(home))
+    monkeypatch.setenv("SE_RL_CACHE", str(home / "cache"))
 
 
 def evaluations(folder: Path) -> dict[tuple[str, int, int], Evaluation]:
