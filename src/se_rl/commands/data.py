@@ -52,7 +52,7 @@ def add_data(verbs: Any) -> None:
         actions,
         "fetch",
         "bars from a vendor: a whole universe, or symbols of one's own",
-        "se-rl data fetch nasdaq100 --from 2025-01-02",
+        "se-rl data fetch csi100 --from 2025-01-02",
     )
     fetch.add_argument(
         "universe", nargs="?", choices=UNIVERSES, help="an index: its members are looked up"

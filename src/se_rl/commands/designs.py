@@ -25,7 +25,7 @@ def add_replay(verbs: Any) -> None:
     parser.add_argument(
         "design",
         metavar="DESIGN",
-        help="a design's id, how it begins, or 'all' for all accepted ones",
+        help="a design's id, how it begins, or 'all': those that raced, and the default",
     )
     parser.add_argument(
         "--rung", type=int, choices=(0, 1, 2), help="only this rung (default: all it climbed)"

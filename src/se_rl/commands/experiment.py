@@ -41,7 +41,12 @@ def add_experiment(verbs: Any) -> None:
     parser.add_argument(
         "--preset", default="quick", help="tiny, quick, standard or paper (default: quick)"
     )
-    parser.add_argument("--arms", nargs="+", metavar="ARM", help="which arms (default: full)")
+    parser.add_argument(
+        "--arms",
+        nargs="+",
+        metavar="ARM",
+        help=f"full, {', '.join((*CONTROLS, *ABLATIONS))} (default: full)",
+    )
     for flag, (words, _) in ABLATIONS.items():
         parser.add_argument(f"--{flag}", action="store_true", help=words)
     parser.add_argument(

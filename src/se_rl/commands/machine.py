@@ -28,7 +28,7 @@ def add_llm(verbs: Any) -> None:
     listing = verb(actions, "list", "the embedded models: which are here", "se-rl llm list")
     listing.set_defaults(run=_run_llm_list)
     pull = verb(actions, "pull", "fetch and verify a model", "se-rl llm pull smollm2")
-    pull.add_argument("name", help="smollm2 or qwen-coder")
+    pull.add_argument("name", help="smollm2, qwen-coder, or a hub's owner/model")
     pull.set_defaults(run=_run_llm_pull)
 
 

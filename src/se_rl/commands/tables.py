@@ -110,7 +110,7 @@ def add_evaluate(verbs: Any) -> None:
         verbs,
         "evaluate",
         "a trained policy on other data",
-        "se-rl evaluate out/demo/ppo-strong-0.policy --data csi100",
+        "se-rl evaluate out/demo --data csi100",
     )
     parser.add_argument(
         "policy", type=Path, metavar="RUN", help="a policy file, or a folder that holds one"
