@@ -27,6 +27,13 @@ class Champions:
     sources: Mapping[int, Mapping[str, str]]
     name: str = "SE-RL champion"
 
+    def without(self, module: str) -> Champions:
+        """The same designs with the default's module in place of their own."""
+        sources = {}
+        for seed, own in self.sources.items():
+            sources[seed] = {name: text for name, text in own.items() if name != module}
+        return Champions(sources, f"champion, default {module}")
+
     def load(self) -> TrainRival:
         """The function that trains them."""
         return self.train

@@ -1,16 +1,17 @@
 """The rivals of the field side by side: docs/results/rivals.md and .json.
 
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/rivals.py [--split test|valid]
-        [--packed FILE.npz] [--sets NAME...] [--champions FILE --arm full] [--workers 16]
-        [--minutes 9]
+        [--packed FILE.npz] [--sets NAME...] [--champions FILE --arm full --without reward]
+        [--workers 16] [--minutes 9]
 
 On history: real and synthetic days, as `defaults.py` does them (`--pack` there writes the real sets
 for a machine that has none of them). In simulated markets: cells of profile and size, limit orders
 of 40 steps, everything paired with TWAP by market orders in the same market. In others' markets
 (`outside_rivals.py`): by their rules, with the suite's work. Champions are those of
-`search_tables.py` on nasdaq100, one search a seed, unchanged on every set. Every finished
-training is a line of `--keep`, known by set, method, seed, budget and split; what is there is not
-done again, so that a table grows over several calls and machines.
+`search_tables.py` on nasdaq100, one search a seed, unchanged on every set; `--without` has them
+once more with the default in place of a module. Every finished training is a line of `--keep`,
+known by set, method, seed, budget and split; what is there is not done again, so that a table grows
+over several calls and machines.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from se_rl.environments.static_core import ratios_from_weights
 from se_rl.environments.task import Orders
 from se_rl.environments.worlds import NamedWorlds
 from se_rl.market.family import FAMILY
+from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RISK
 from se_rl.rl.action_maps import MAX_OFFSET_TICKS
 from se_rl.rl.policy import Neutral
@@ -105,7 +107,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if options.champions:
         champions = read_champions(options.champions, found_on=SYNTHETIC[0], arm=options.arm)
-        LEARNED[champions.name] = champions
+        for one in (champions, *map(champions.without, options.without)):
+            LEARNED[one.name] = one
     done = read_kept(options.keep)
     jobs = list(all_jobs(names, options))
     missing = [job for job in jobs if job not in done]
@@ -122,15 +125,12 @@ def main() -> None:
         )
         done = read_kept(options.keep)
     found = [done[job] for job in jobs if job in done]
-    facts = {
-        "split": options.split,
-        "seeds": options.seeds,
-        "jobs": f"{len(found)} of {len(jobs)}",
-    }
+    jobs_done = f"{len(found)} of {len(jobs)}"
+    facts = {"split": options.split, "seeds": options.seeds, "jobs": jobs_done}
     table = finished(found, GROUPS, facts=facts)
     options.out.with_suffix(".json").write_text(json.dumps(table, indent=1))
     options.out.write_text(page(table, GROUPS))
-    print(f"{options.out}: {len(found)} of {len(jobs)} jobs")
+    print(f"{options.out}: {jobs_done} jobs")
 
 
 def _options() -> argparse.Namespace:
@@ -140,6 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--packed", type=Path, help="take the real sets from this .npz")
     parser.add_argument("--champions", type=Path, help="a row of champions out of this file")
     parser.add_argument("--arm", default="full", help="of the champions' searches")
+    parser.add_argument("--without", nargs="+", default=[], choices=KINDS, help="another row each")
     parser.add_argument("--budget", type=float, default=10.8, help="work units per training")
     parser.add_argument("--seeds", type=int, default=5, help="trainings per row")
     parser.add_argument("--workers", type=int, default=2)

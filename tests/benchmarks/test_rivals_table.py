@@ -134,6 +134,9 @@ def test_champions_are_one_more_row(found: Path, monkeypatch: pytest.MonkeyPatch
         ["network"],
         ["imagination"],
     ]
+    plain = champions.without("network")
+    assert [list(sources) for sources in plain.sources.values()] == [[], ["imagination"]]
+    assert plain.name == "champion, default network" != champions.name
     monkeypatch.setitem(rivals.LEARNED, champions.name, champions)
     jobs = [job for job in all_jobs((NAME,), replace_seeds(3)) if job.method == champions.name]
     assert [job.seed for job in jobs] == [0, 1, 2]
