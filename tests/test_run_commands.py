@@ -518,7 +518,7 @@ def test_an_experiment_of_several_arms_and_one_that_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    arms = "full no-dek random best-of-n static-only"
+    arms = "full no-dek local random best-of-n static-only"
     _, given = experiment(
         f"--dataset csi100 --seeds 1 --preset tiny --out x --arms {arms} --json --epsilon 0.2"
         " --seal repeated",
@@ -529,6 +529,7 @@ def test_an_experiment_of_several_arms_and_one_that_fails(
     assert runs == [
         base,
         replace(base, hle=False, lle=False),
+        replace(base, arm="local"),
         replace(base, arm="random"),
         replace(base, arm="best-of-n"),
         replace(base, worlds="static"),

@@ -18,9 +18,10 @@ from se_rl.commands.parsing import verb
 from se_rl.commands.run import ABLATIONS
 from se_rl.commands.strangers import one_line_errors
 from se_rl.config import ConfigError
+from se_rl.records.settings import ARMS
 from se_rl.seal import Seal
 
-CONTROLS = ("best-of-n", "frozen", "random")
+CONTROLS = tuple(arm for arm in ARMS if arm != "full")
 
 
 def add_experiment(verbs: Any) -> None:
