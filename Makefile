@@ -42,7 +42,7 @@ checks: setup-dev
 	@$(BIN)/lint-imports --no-cache
 
 test: setup-dev
-	@$(MAKE) --no-print-directory --jobs 2 checks $(VENV)/.compiled
+	@$(MAKE) --no-print-directory --jobs 2 checks $(VENV)/.ready
 	@$(BIN)/pytest
 
 docs: setup-dev
