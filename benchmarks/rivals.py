@@ -140,7 +140,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--packed", type=Path, help="take the real sets from this .npz")
     parser.add_argument("--champions", type=Path, help="a row of champions out of this file")
     parser.add_argument("--arm", default="full", help="of the champions' searches")
-    parser.add_argument("--without", nargs="+", default=[], choices=KINDS, help="another row each")
+    parser.add_argument("--without", nargs="+", default=[], choices=KINDS, help="also without it")
     parser.add_argument("--budget", type=float, default=10.8, help="work units per training")
     parser.add_argument("--seeds", type=int, default=5, help="trainings per row")
     parser.add_argument("--workers", type=int, default=2)

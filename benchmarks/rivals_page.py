@@ -20,7 +20,8 @@ from se_rl_benchmarks.markdown_tables import interval, number, signed, table
 
 HEAD = """# Rivals
 
-Made by `python benchmarks/rivals.py --split {split}`; do not edit. [What each one is](../rivals.md).
+Made by `python benchmarks/rivals.py --split {split}`, the champions' rows with `--champions FILE --without
+reward`; do not edit. [What each one is](../rivals.md).
 Every figure is a gain over TWAP on the same orders. A learned row has up to {seeds} training seeds, whose
 mean it is; all trainings of a set have the same work units; CPU is what one took, in seconds. 95 % by
 days, books or episodes, of scores also by training seeds; by seed: the lowest and the highest score of a

@@ -62,7 +62,7 @@ def test_only_a_finished_run_loads_its_file_to_be_checked(
         done.append("run")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(core_run, "check_model", lambda *_: None)
+    monkeypatch.setattr(core_run, "check_device_and_model", lambda *_: None)
     monkeypatch.setattr(core_run, "check_data", lambda *_: done.append("checked"))
     monkeypatch.setattr(core_run, "Run", run)
     results = RunResults() if is_finished else None

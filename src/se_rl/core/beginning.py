@@ -28,7 +28,7 @@ ADAPTER_EVENT = "adapter_given"
 NO_ADAPTER = {"id": "none", "sha256": ""}
 
 
-def check_model(config: RunConfig) -> None:
+def check_device_and_model(config: RunConfig) -> None:
     """Find out whether the device of a run is there and its model can be asked at all, before
     anything is loaded.
     """

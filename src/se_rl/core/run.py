@@ -19,7 +19,7 @@ from se_rl.config import ConfigError, to_dict
 from se_rl.core.beginning import (
     adapter_of,
     check_data,
-    check_model,
+    check_device_and_model,
     library_of,
     open_run,
     refuse_other_data,
@@ -86,7 +86,7 @@ def run_search(
     share, `blobs` where its files go. `options` are those of `Run`.
     """
     if not RunFolder(out).config.exists() and options.get("designer") is None:
-        check_model(config)
+        check_device_and_model(config)
     with ExitStack() as stack:
         folder = stack.enter_context(RunFolder(out))
         own = open_run(stack, folder, config, url=archive, blobs=blobs)
