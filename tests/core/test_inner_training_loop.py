@@ -314,6 +314,16 @@ def test_a_score_that_stands_still_converges_after_the_window(score: float) -> N
     assert not after([score] * 5).reached and after([score] * 6).reached
 
 
+@given(st.lists(st.booleans(), min_size=1, max_size=30), st.integers(0, 12))
+def test_patience_counts_from_the_last_improvement(better: list[bool], patience: int) -> None:
+    state = StopRule(patience=patience)
+    for improved in better:
+        state = state.moved(1.0, improved=improved)
+    since = better[::-1].index(True) if True in better else len(better)
+    assert state.waited == since
+    assert state.reached == (len(better) > state.window and since >= patience)
+
+
 @pytest.mark.parametrize("score", [float("nan"), float("inf")])
 def test_scores_that_are_not_finite_are_refused(score: float) -> None:
     with pytest.raises(ValueError, match="finite"):

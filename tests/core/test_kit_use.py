@@ -58,7 +58,8 @@ def test_what_did_not_act_says_why(archive: Archive) -> None:
     assert told["design bank"] == "left out"
     assert "3 iterations, and the run had 3" in told["replay"]
     assert told["weights"].startswith("none of 2 groups")
-    assert "5 iterations, and the run had 3" in told["stop rule"]
+    assert "no improvement in 10 iterations" in told["stop rule"]
+    assert "the run had 3 at most" in told["stop rule"]
     assert told["reflection"] == "the model wrote nothing new"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from se_rl.core.scan import ORDERED_BY_BANK, knows_scenario, uses_bank
 from se_rl.core.search import Search
-from se_rl.core.stopping import WINDOW
+from se_rl.core.stopping import PATIENCE, WINDOW
 from se_rl.llm.instruction_population import QUIET_ITERATIONS
 from se_rl.records.enhancement import KitUse
 from se_rl.records.entries import DEFAULT
@@ -66,8 +66,8 @@ def _idle(config: RunConfig, used: KitUse, steps: Sequence[Mapping[str, Any]]) -
         asked = "the estimator is reinforce"
         yield f"STE: {asked if config.estimator == 'reinforce' else '; '.join(reasons)}"
     if not used.stopped_by_rule:
-        needs = f"the score must stand still for {WINDOW} iterations"
-        yield f"stop rule: {needs}, and the run had {config.iterations} at most"
+        needs = f"no improvement in {PATIENCE} iterations, the score still for {WINDOW}"
+        yield f"stop rule: it takes {needs}, and the run had {config.iterations} at most"
 
 
 def _left_out(config: RunConfig) -> str:

@@ -16,7 +16,7 @@ from se_rl.core.module_credits import ModuleCredits
 from se_rl.core.operators import ASKED, Proposed
 from se_rl.core.proposer import Proposer, search_rng
 from se_rl.core.scan import foresight_of
-from se_rl.core.stopping import CONVERGED, StopRule
+from se_rl.core.stopping import CONVERGED, PATIENCE, StopRule
 from se_rl.llm.design_outcomes import DesignOutcome
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
 from se_rl.llm.instruction_grammar import Tried
@@ -77,9 +77,10 @@ class Search:
         )
         self.credits = ModuleCredits(self.ladder, self.designs)
         self.proposer = Proposer(config, self.designs, self.ladder, designers, kit)
-        self.progress = StopRule(config.epsilon)
+        self.progress = StopRule(config.epsilon, patience=PATIENCE)
         self.best = self.default.id
         self.stale_iterations = 0
+        self._improved = False
         self._newcomers = newcomers
         self._spent = spent
         self._asked_for_designs = False
@@ -175,13 +176,15 @@ class Search:
     def converged(self, iteration: int) -> str:
         """Step 5: why the search ends here; "" where it goes on."""
         best = self.ladder.longest(self.best)
-        self.progress = self.progress.moved(best.score if best else 0.0)
+        score = best.score if best else 0.0
+        self.progress = self.progress.moved(score, improved=self._improved)
         if self.model_failed:
             return f"{NOTHING_USABLE} in iteration {iteration}{self._first_fault()}"
         if self.progress.reached:
             rule = self.progress
             moved = f"less than {rule.tolerance} bps in each of {rule.window} iterations"
-            return f"{CONVERGED}: the smoothed score moved {moved}"
+            since = f"{rule.waited} iterations after the last improvement"
+            return f"{CONVERGED}: the smoothed score moved {moved}, {since}"
         if iteration >= self.config.iterations:
             return f"budget: {self.config.iterations} outer iterations"
         if self.proposed >= self.config.budget_designs:
@@ -245,7 +248,8 @@ class Search:
 
     def _note_leader(self, leader: str) -> None:
         """Count the iterations without a new best; after enough of them one batch starts afresh."""
-        if leader != self.best or self.stale_iterations >= PLATEAU:
+        self._improved = leader != self.best
+        if self._improved or self.stale_iterations >= PLATEAU:
             self.stale_iterations = 0
         else:
             self.stale_iterations += 1
