@@ -39,7 +39,7 @@ SEARCHED = "nasdaq100"
 HEAD = """# Meta-test: do evolved designs carry over?
 
 Made by `python benchmarks/meta_test.py`; do not edit. {count} champions of searches on synthetic
-nasdaq100, each trained from nothing on tasks that no search has seen, against the default with the same
+nasdaq100, each trained from nothing on tasks that these searches did not use, against the default with the same
 seeds and orders. Effects are differences over what the default varies by on a single order, with 95 %
 intervals over days or episodes and training seeds ([what the figures mean](../suite.md)). {seeds} trainings
 of each design on each task at {work:g} times the suite's usual work, which is short; {made} of {planned}
