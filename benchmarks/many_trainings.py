@@ -6,6 +6,7 @@ has one core: set NUMBA_NUM_THREADS=1 and OMP_NUM_THREADS=1 before Python starts
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import time
@@ -246,4 +247,6 @@ def open_pool(workshop: Workshop, workers: int | None = None) -> Pool:
 def outcome_of(job: Job) -> Outcome:
     """A job done in the workshop that this process was forked with."""
     assert _WORKSHOP is not None  # set before the fork
-    return _WORKSHOP.outcome(job)
+    outcome = _WORKSHOP.outcome(job)
+    gc.collect()  # a training's worlds are large and refer to each other: hundreds pile up
+    return outcome

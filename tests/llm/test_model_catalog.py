@@ -125,7 +125,7 @@ def know(monkeypatch: pytest.MonkeyPatch, content: bytes, **changes: Any) -> Kno
     """Enter a model of two packages into the catalogue."""
     digest = hashlib.sha256(content).hexdigest()
     model = KnownModel(
-        "tiny", "a test", PARTS, ".bin", digest, "float32", 1, ("someone/tiny", None)
+        "tiny", "a test", PARTS, ".bin", digest, "float32", 1, 1, ("someone/tiny", None)
     )
     model = replace(model, **changes)
     monkeypatch.setitem(KNOWN, "tiny", model)

@@ -43,6 +43,7 @@ _SMOLLM2 = KnownModel(
     sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
     dtype="float32",
     megabytes=542,
+    fetched_megabytes=93,
     hub=("HuggingFaceTB/SmolLM2-135M-Instruct", None),
 )
 _QWEN_CODER = KnownModel(
@@ -53,6 +54,7 @@ _QWEN_CODER = KnownModel(
     sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
     dtype="bfloat16",
     megabytes=3566,
+    fetched_megabytes=1090,
     hub=("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
     free_python=True,
 )
@@ -153,7 +155,8 @@ def pull(name: str, say: Say = print) -> ModelSource:
             if fault is None:
                 say(f"{name}: here and whole in {folder}")
                 return ModelSource(name, folder)
-            say(f"{name}: {fault}; fetching about {model.megabytes} MB into {folder}")
+            sizes = f"{model.fetched_megabytes} MB, {model.megabytes} MB once converted"
+            say(f"{name}: {fault}; fetching into {folder} ({sizes})")
             _need_space(model, folder.parent)
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}.") as work:
                 _move(_build(model, Path(work), say), folder)

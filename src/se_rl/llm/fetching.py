@@ -45,7 +45,8 @@ class KnownModel:
     suffix: str
     sha256: str
     dtype: str
-    megabytes: int
+    megabytes: int  # of the converted model
+    fetched_megabytes: int
     hub: tuple[str, str | None]
     free_python: bool = False  # writes valid Python unaided
 

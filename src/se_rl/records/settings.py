@@ -158,7 +158,9 @@ class RunConfig:
         (), "learned rivals for the final tables, trained as long as a finalist", metavar="NAME"
     )
     max_designs: int | None = option(None, "budget: designs", metavar="N")
-    max_minutes: float | None = option(None, "budget: wall time of the search", metavar="MIN")
+    max_minutes: float | None = option(
+        None, "budget: minutes that trainings and answers take", metavar="MIN"
+    )
     max_tokens: int | None = option(
         None, "budget: tokens read and written by the model", metavar="N"
     )
