@@ -1,4 +1,4 @@
-"""What tables of searches keep: search.json, search.md, and the champions with their sources."""
+"""What tables of searches keep: a page, its JSON twin, and the champions with their sources."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from typing import Any
 from se_rl.records.files import to_json
 from se_rl_benchmarks.search_page import CarriedRow, SearchRow, page, told_of
 
+SEARCH = "search"
+"""What the page of the usual searches is called."""
+
 
 @dataclass(frozen=True)
 class Champion:
@@ -28,10 +31,18 @@ class Champion:
 
 
 class Results:
-    """search.json, search.md and champions.jsonl of one set; what they say of others stays."""
+    """The page, its twin and the champions of one set; what they say of others stays.
 
-    def __init__(self, out: Path, data: str, preset_name: str, *, resume: bool) -> None:
+    They are search.md, search.json and champions.jsonl, or begin with another `name`.
+    """
+
+    def __init__(
+        self, out: Path, data: str, preset_name: str, *, resume: bool, name: str = SEARCH
+    ) -> None:
         self.out = out
+        self.twin = out / f"{name}.json"
+        self.page = out / f"{name}.md"
+        self.champions = out / ("champions.jsonl" if name == SEARCH else f"{name}_champions.jsonl")
         self.data = data
         self.preset = preset_name
         self.planned = 0
@@ -41,11 +52,11 @@ class Results:
         out.mkdir(parents=True, exist_ok=True)
         if not resume:
             self._forget_champions()
-        known = _told(out / "search.json").get("sets", {}).get(data)
+        known = _told(self.twin).get("sets", {}).get(data)
         if known and resume:
             if known["searches"] and known["preset"] != preset_name:
                 sys.exit(
-                    f"{out / 'search.json'} has searches on {data} of preset {known['preset']}, "
+                    f"{self.twin} has searches on {data} of preset {known['preset']}, "
                     f"not {preset_name}; give --preset {known['preset']} or another --out"
                 )
             self.rows = [SearchRow(**_known(told)) for told in known["searches"]]
@@ -57,7 +68,7 @@ class Results:
             self.rows.append(row)
             if row.champion:
                 found = (self.data, self.preset, row.arm, row.seed, row.champion)
-                with (self.out / "champions.jsonl").open("a") as file:
+                with self.champions.open("a") as file:
                     file.write(json.dumps(asdict(Champion(*found, sources))) + "\n")
             self.write()
         print(json.dumps(asdict(row)), flush=True)
@@ -71,16 +82,16 @@ class Results:
 
     def _forget_champions(self) -> None:
         """Leave out what earlier searches on this set found."""
-        path = self.out / "champions.jsonl"
-        if path.exists():
-            lines = path.read_text().splitlines(keepends=True)
-            path.write_text("".join(x for x in lines if json.loads(x)["found_on"] != self.data))
+        if self.champions.exists():
+            lines = self.champions.read_text().splitlines(keepends=True)
+            kept = [line for line in lines if json.loads(line)["found_on"] != self.data]
+            self.champions.write_text("".join(kept))
 
     def write(self) -> None:
         """Write the page and its twin."""
         found = told_of(self.rows, self.carried, preset=self.preset, planned=self.planned)
-        keep_set(self.out / "search.json", self.data, found)
-        (self.out / "search.md").write_text(page(_told(self.out / "search.json")["sets"]))
+        keep_set(self.twin, self.data, found)
+        self.page.write_text(page(_told(self.twin)["sets"]))
 
 
 def keep_set(path: Path, name: str, found: Mapping[str, Any]) -> None:

@@ -2,15 +2,15 @@
 
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/search_tables.py
         [--arms full local random] [--seeds 5] [--preset standard] [--data SET] [--packed FILE.npz]
-        [--device cuda] [--minutes 8] [--resume] [--kept FOLDER] [--out FOLDER]
+        [--device cuda] [--minutes 8] [--resume] [--kept FOLDER] [--out FOLDER] [--name NAME]
     python benchmarks/search_tables.py --champions FOLDER/champions.jsonl --data OTHER_SET
 
 Each search is the run's own: proposer, model, ladder, finals; its trainings go to forked processes
 without a lock (see `forked_searches`), each made once however many searches ask for it. An arm is a
 variation of the settings; `local+no-imagine` is two at once. Writes search.json, search.md and
-champions.jsonl after every search, stops by the clock; `--resume` makes only those searches that
-search.json does not have, and with `--kept` those that were not finished find their trainings
-again. `--champions` scores stored champions unchanged on the test days of another set.
+champions.jsonl after every search (`--name ablations`: another table beside it), stops by the clock;
+`--resume` makes only those searches that search.json does not have, and with `--kept` those that were
+not finished find their trainings again. `--champions` scores stored champions unchanged on the test days of another set.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from se_rl_benchmarks.forked_searches import (
 from se_rl_benchmarks.many_trainings import Workshop, open_pool
 from se_rl_benchmarks.packed_sets import known_set
 from se_rl_benchmarks.search_page import CarriedRow, SearchRow
-from se_rl_benchmarks.search_results import Champion, Results, champions_of
+from se_rl_benchmarks.search_results import SEARCH, Champion, Results, champions_of
 from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
 VARIATIONS: Mapping[str, Mapping[str, Any]] = {
@@ -206,6 +206,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--kept", type=Path, help="folder of trainings, for calls that follow")
     parser.add_argument("--champions", type=Path, help="score the champions of this file instead")
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--name", default=SEARCH, help="of the page and its twin")
     return parser.parse_args(arguments)
 
 
@@ -214,7 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
     deadline = time.monotonic() + 60.0 * options.minutes
     resume = options.resume or options.champions is not None
-    results = Results(options.out, options.data, options.preset, resume=resume)
+    chosen = (options.out, options.data, options.preset)
+    results = Results(*chosen, resume=resume, name=options.name)
     changes, dataset = known_set(options.data, options.packed)
     config = preset(options.preset, llm=options.llm, **changes)
     workshop = Workshop(config, with_test_days=True, dataset=dataset)
@@ -232,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         shared = Searches(workshop, trainings, sealed, designer, deadline, Path(place))
         late = make(shared, results, options)
     results.write()
-    print((options.out / "search.md").read_text(), f"not finished: {late}")
+    print(results.page.read_text(), f"not finished: {late}")
     return 0
 
 

@@ -196,6 +196,18 @@ def test_results_add_up_over_calls(tmp_path: Path) -> None:
     assert not champions_of(tmp_path / "champions.jsonl")
 
 
+def test_a_table_of_another_name_leaves_the_usual_one_alone(tmp_path: Path) -> None:
+    usual = Results(tmp_path, "here", "tiny", resume=False)
+    usual.add(row("full", 0, 0.5), {"reward": "text"})
+    before = (tmp_path / "search.json").read_bytes()
+    other = Results(tmp_path, "here", "tiny", resume=False, name="ablations")
+    other.add(row("no-hle", 0, 0.4), {"reward": "other"})
+    assert (tmp_path / "search.json").read_bytes() == before
+    assert [one.arm for one in champions_of(tmp_path / "champions.jsonl")] == ["full"]
+    assert [one.arm for one in champions_of(tmp_path / "ablations_champions.jsonl")] == ["no-hle"]
+    assert "no-hle" in (tmp_path / "ablations.md").read_text()
+
+
 def test_the_page_says_which_code_made_an_arm() -> None:
     rows = [replace(row("full", 0, 0.5), code="c0de"), replace(row("full", 1, 0.4), code="c0de")]
     rows += [row("random", 0, 0.1), replace(row("random", 1, 0.2), code="c0de")]
