@@ -98,9 +98,10 @@ def by_arm(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
 
 
 def differences(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
-    """`full` less `local`, and every arm less `random`, seed by seed."""
+    """`full` less every other arm, and every arm less `random`, seed by seed."""
     arms = dict.fromkeys(row.arm for row in rows)
-    pairs = [("full", "local")] + [(arm, "random") for arm in arms if arm != "random"]
+    pairs = [("full", arm) for arm in arms if arm not in ("full", "random")]
+    pairs += [(arm, "random") for arm in arms if arm != "random"]
     found = {}
     for one, other in pairs:
         ours = {row.seed: row for row in rows if row.arm == one}

@@ -167,7 +167,8 @@ def test_the_descent_of_a_champion_names_operators_and_writers() -> None:
 
 def test_differences_are_paired_by_seed() -> None:
     rows = [row("full", 0, 0.5), row("full", 1, 0.3), row("local", 1, 0.2), row("local", 0, 0.1)]
-    found = differences([*rows, row("random", 1, 0.0)])
+    found = differences([*rows, row("random", 1, 0.0), row("no-hle", 1, 0.1)])
+    assert found["full - no-hle"].by_seed == pytest.approx((0.2,))
     assert found["full - local"].by_seed == pytest.approx((0.4, 0.1))
     half = 12.7062 * 0.15  # Student's t with one degree of freedom
     assert found["full - local"].ci95 == pytest.approx((0.25 - half, 0.25 + half), abs=1e-3)
