@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.modules.defaults import Modules
 from se_rl.rl.held_back import ALLOWANCE, CHECKS, Judge, Marks, Snapshot, best_of, day_variance
@@ -81,3 +83,14 @@ def test_orders_are_the_same_for_all_policies_and_differ_by_seed() -> None:
         return judge._plays[0][2].orders.row
 
     assert np.array_equal(orders(1), orders(1)) and not np.array_equal(orders(1), orders(2))
+
+
+@pytest.mark.parametrize("cost", [1e-6, 1.1e-6, 1.3e-6, 1.7e-6])
+def test_agents_that_talk_are_judged_in_whole_groups_on_history_too(cost: float) -> None:
+    """A policy of four agents hears its neighbours there: a part of a group could not talk."""
+    books = DynamicWorld(horizon=10, agents=4, sizes=(0.01, 0.3), takes_price=True, bank=16)
+    judge = Judge(
+        {"static": (LATER,), "dynamic": (books,)}, budget=1.0, neutral={}, risk=0.02, seed=1
+    )
+    assert judge._draw({"static": cost, "dynamic": cost})
+    assert all(len(episodes) % 8 == 0 for _, _, episodes in judge._plays)

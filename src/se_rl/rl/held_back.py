@@ -154,10 +154,11 @@ class Judge:
         """The orders that a judgement can pay for, shared by a world's horizons."""
         share = ALLOWANCE * self._budget / len(CHECKS) / len(self.worlds)
         rng = np.random.default_rng([self._seed, JUDGING])
+        # neighbours of a batch talk where agents share no book, too: whole groups in every world
+        pair = 2 * max(world.agents for places in self.worlds.values() for world in places)
         plays = []
         for name, places in self.worlds.items():
             for world in places:
-                pair = 2 * world.agents
                 affordable = int(share / len(places) / cost[name] / world.horizon)
                 orders = min(affordable, MOST_ORDERS) // pair * pair
                 if orders < FEWEST_ORDERS:
