@@ -93,8 +93,11 @@ def page(found: Mapping[str, Any]) -> str:
         credits.append((*place, _with_interval(one["credit"], one["ci95"]), str(one["seeds"])))
     parts = [
         "# Several agents in one book",
-        f"{found['agents']} agents, preset {found['preset']}, {found['data']}; scores in bps over "
-        "the default on the test days and fresh simulated books.",
+        f"Made by `python benchmarks/multi_tables.py --preset {found['preset']}`; do not edit. "
+        f"{found['agents']} agents, {found['data']}; scores in bps over the default on the test days "
+        "and fresh simulated books, mean and 95 % over searches; a search that keeps the default "
+        "counts as 0. Edits are drawn at random (arm `local`), and no bank plans them. Designs that "
+        "were proposed and not scored failed in training.",
         table(("designed", "searches", "accepted", "trainings", "score", "by seed"), variants),
         table(("module", "searches", "proposed", "scored", "raced", "mean best gain"), modules),
         "What protocols and markets are worth on validation: the design less the same one in "
