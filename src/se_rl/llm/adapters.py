@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -71,6 +72,16 @@ def peft_config(model: Any, settings: LoraSettings) -> Any:
     )
 
 
+@contextlib.contextmanager
+def fresh_weights(seed: int) -> Iterator[None]:
+    """While peft draws an adapter's first weights: from `seed`, whatever was drawn before."""
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # peft asks transformers for this by its old name
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
+        torch.manual_seed(seed)
+        yield
+
+
 class AttachedAdapters:
     """All adapters of one loaded model, each under its own name inside it."""
 
@@ -87,8 +98,7 @@ class AttachedAdapters:
         config = peft_config(self.model, settings)
         self._count += 1
         name = f"adapter{self._count}"
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with fresh_weights(seed):
             if self.peft is None:
                 self.peft = get_peft_model(self.model, config, adapter_name=name)
             else:

@@ -136,10 +136,9 @@ class LowLevelEnhancement:
 
         The model's own weights are frozen.
         """
-        import torch
         from peft import get_peft_model
 
-        from se_rl.llm.adapters import peft_config
+        from se_rl.llm.adapters import fresh_weights, peft_config
 
         settings = self.config.settings
         present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
@@ -150,8 +149,7 @@ class LowLevelEnhancement:
                 f"{type(model).__name__} has no {', '.join(absent)};"
                 f" use target_modules out of {has}"
             )
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with fresh_weights(seed):
             self._model = get_peft_model(model, peft_config(model, settings))
         return self._model
 
