@@ -153,6 +153,7 @@ def test_wrong_settings_are_refused_in_one_line(wrong: dict[str, Any], told: str
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")  # peft's own call
 def test_the_documented_calls_work_and_norms_survive_saving(folder: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 
