@@ -373,7 +373,7 @@ def test_it_converges_when_nothing_moves(start: Start) -> None:
     )
     assert bench.run() == (
         "converged: the smoothed score moved less than 0.1 bps in each of 5 iterations, "
-        "10 iterations after the last improvement"
+        "with no new leader in 10 iterations"
     )
     assert (
         len(bench.brought) == PATIENCE

@@ -183,7 +183,7 @@ class Search:
         if self.progress.reached:
             rule = self.progress
             moved = f"less than {rule.tolerance} bps in each of {rule.window} iterations"
-            since = f"{rule.waited} iterations after the last improvement"
+            since = f"with no new leader in {rule.waited} iterations"
             return f"{CONVERGED}: the smoothed score moved {moved}, {since}"
         if iteration >= self.config.iterations:
             return f"budget: {self.config.iterations} outer iterations"
