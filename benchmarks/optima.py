@@ -23,7 +23,7 @@ from torch import nn
 
 from se_rl.environments.closed_forms import CLOSED_FORMS, BertsimasLo, ClosedForm, Observation
 from se_rl.environments.worlds import World
-from se_rl.modules.defaults import Modules, Network
+from se_rl.modules.defaults import Modules, TwoLayers
 from se_rl.rl.trainer import TrainConfig, Trained, train
 
 BARS = {"almgren_chriss": 1.01, "obizhaeva_wang": 1.02, "bertsimas_lo": 1.02}
@@ -44,7 +44,7 @@ class TunedNetwork:
     entropy_bonus: float = 0.003
 
     def __call__(self, obs_dim: int, history: int) -> nn.Module:
-        return Network(obs_dim, history)
+        return TwoLayers(obs_dim, history)
 
 
 MODULES = Modules(reward=lambda step: step.reward, network=TunedNetwork())

@@ -28,7 +28,7 @@ import torch
 from se_rl.baselines.outside import MeanReturn
 from se_rl.environments.outside.lot_world import NAMES, PLACES
 from se_rl.environments.outside.queue_reactive_world import QueueReactiveWorld
-from se_rl.modules.defaults import Network
+from se_rl.modules.defaults import TwoLayers
 from se_rl.rl.outside_training import MARKETS, play_in, rules_of, train_in, world_of
 from se_rl_benchmarks.outside_training_page import TrainingRow, figures, page
 
@@ -38,14 +38,14 @@ TEST_EPISODES = 30_000
 RECORDS = Path("out/outside_training.jsonl")
 
 
-class QueueNetwork(Network):
+class QueueNetwork(TwoLayers):
     """The default network, its constants fit to cheap episodes with noisy returns."""
 
     learning_rate = 2e-3
     gae_lambda = 0.95
 
 
-class LotNetwork(Network):
+class LotNetwork(TwoLayers):
     """The same for episodes that cost far more than passes through a network."""
 
     learning_rate = 3e-3
@@ -60,7 +60,7 @@ class LotNetwork(Network):
 class OutsideLearner:
     """A network with its constants, and the work of a training: 345 or 319 updates."""
 
-    network: type[Network]
+    network: type[TwoLayers]
     work: float
 
 

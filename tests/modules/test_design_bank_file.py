@@ -171,9 +171,10 @@ def test_edits_are_texts_that_a_model_could_write() -> None:
 def test_the_package_has_a_bank_that_opens_at_once_and_without_pandas() -> None:
     code = (
         "import sys, time\n"
+        "from se_rl.modules.design_bank.storage import load_bank\n"
         "from se_rl.modules.design_bank.surrogate import bank_surrogate, bank_words\n"
         "started = time.process_time()\n"
-        "found = bank_surrogate().predict([bank_words({})])\n"
+        "found = bank_surrogate().predict([bank_words(load_bank().head.default)])\n"
         "assert abs(found.history[0]) < 1e-9\n"
         "print(time.process_time() - started, 'pandas' in sys.modules, 'torch' in sys.modules)\n"
     )

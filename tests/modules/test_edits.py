@@ -73,30 +73,29 @@ def test_single_edits_of_the_default_are_valid_modules(code_type: str) -> None:
 
 def test_numbers_move_to_a_neighbour_most_of_the_time() -> None:
     rng = np.random.default_rng(1)
-    usual = KINDS["network"].default_source
-    before = _with_constant(usual, "    epochs = 3\n")
+    before = KINDS["network"].default_source  # with 3 epochs
     near = 0
     far = 0
     for _ in range(2000):
         after = drawn_edit(before, "network", rng)
         for change in changes_between(before, after or before, "network") or ():
             if change.slot == "set_epochs":
-                is_near = change.after in ("    epochs = 2\n", "")  # 4 is the default
+                is_near = change.after in ("    epochs = 2\n", "")  # nothing means 4
                 near += is_near
                 far += not is_near
     assert near + far > 50
     assert near > far
 
 
-def _with_constant(source: str, line: str) -> str:
-    head, _, rest = source.partition("\n")
-    return f"{head}\n{line}{rest}"
+def _with_epochs(line: str) -> str:
+    source = KINDS["network"].default_source
+    assert "    epochs = 3\n" in source
+    return source.replace("    epochs = 3\n", line)
 
 
 def test_a_change_is_told_in_words() -> None:
-    usual = KINDS["network"].default_source
-    before = _with_constant(usual, "    epochs = 3\n")
-    after = _with_constant(usual, "    epochs = 6\n")
+    before = _with_epochs("    epochs = 3\n")
+    after = _with_epochs("    epochs = 6\n")
     found = changes_between(before, after, "network")
     assert found is not None
     assert list(map(str, found)) == ["set_epochs: epochs = 3 -> epochs = 6"]
@@ -105,21 +104,19 @@ def test_a_change_is_told_in_words() -> None:
 
 
 def test_the_language_has_no_sentence_that_changes_nothing() -> None:
-    before = _with_constant(KINDS["network"].default_source, "    epochs = 3\n")
+    before = KINDS["network"].default_source
     language = EditLanguage(before, "network")
     assert language.applied("set_epochs:     epochs = 3\n\n") is None
     assert language.applied("set_epochs:     epochs = 5\n\n") is None
     assert language.applied("") is None
     assert language.applied("set_epochs:     epochs = 6\n\n") == before.replace("= 3", "= 6")
-    assert language.applied("set_epochs: nothing\n") == KINDS["network"].default_source
+    assert language.applied("set_epochs: nothing\n") == _with_epochs("")
 
 
 def test_the_first_of_two_changes_of_a_slot_counts() -> None:
-    before = _with_constant(KINDS["network"].default_source, "    epochs = 3\n")
-    two = EditLanguage(before, "network", changes=2).applied(
-        "set_epochs: nothing\nset_epochs:     epochs = 2\n\n"
-    )
-    assert two == KINDS["network"].default_source
+    language = EditLanguage(KINDS["network"].default_source, "network", changes=2)
+    two = language.applied("set_epochs: nothing\nset_epochs:     epochs = 2\n\n")
+    assert two == _with_epochs("")
 
 
 def test_a_module_outside_of_the_grammar_has_no_edits() -> None:
@@ -133,13 +130,14 @@ def test_a_module_outside_of_the_grammar_has_no_edits() -> None:
 
 def test_choices_of_two_modules_come_together() -> None:
     base = KINDS["network"].default_source
-    one = base.replace("Module):\n", "Module):\n    action_scale = 1.5\n")
-    other = base.replace("Module):\n", "Module):\n    batch = 0.5\n").replace("= 64", "= 48")
+    assert "action_scale = 2.0\n    batch = 0.25" in base
+    one = base.replace("action_scale = 2.0", "action_scale = 1.5")
+    other = base.replace("batch = 0.25", "batch = 0.5").replace("= 64", "= 48")
     both = merged(base, one, other, "network")
     assert both is not None and "action_scale = 1.5\n    batch = 0.5" in both and "= 48" in both
     assert merged(base, other, one, "network") == both
-    rival = base.replace("Module):\n", "Module):\n    batch = 0.25\n")
-    assert merged(base, rival, other, "network") == other.replace("0.5", "0.25")
+    rival = base.replace("batch = 0.25", "batch = 2.0")
+    assert merged(base, rival, other, "network") == other.replace("batch = 0.5", "batch = 2.0")
     assert merged(base, base, other, "network") == merged(base, other, base, "network") == other
     assert merged(base, "x = 1", other, "network") is None
 

@@ -237,7 +237,7 @@ def test_work_counts_steps_times_cost_and_so_gives_a_dearer_network_fewer_steps(
     default, wide = (
         Policy(Modules(network=n), observation_size=32, actions=1) for n in (Network, Wide)
     )
-    products = 2 * (32 * 64 + 64 * 64 + 64 * 2)
+    products = 2 * (32 * 64 + 64 * 2)
     assert row_work(default) == PASS + INPUT * 32 + PRODUCT * products
     costs = [
         work_of_step("static", row=row_work(policy), epochs=4, talks=False)

@@ -70,7 +70,7 @@ class PriceTaker:
     ) -> None:
         """Take the bar price."""
         capped = not self.fills_market_orders_whole
-        _take(
+        take_bar_price(
             self._price,
             self._volume,
             self._share,
@@ -128,7 +128,7 @@ class LimitOnBars(PriceTaker):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _take(  # type: ignore[no-untyped-def]
+def take_bar_price(  # type: ignore[no-untyped-def]
     price, volume, share, capped, half_spread, row, bar, want, out
 ):
     """Fill every wish at the bar price, up to `share` of the bar's volume where it is capped."""

@@ -65,15 +65,21 @@ class MixedWorld:
     def reset(self, episodes: Episodes) -> Observation:
         """Hand each world its part."""
         n = len(episodes)
-        seeds = episodes.seeds
-        self._where = self._parts(n)
         self._observation = np.zeros((n, self.observation_size), np.float32)
-        self._fields = [new_fields(len(part)) for part in self._where]
-        for world, part in zip(self.worlds, self._where, strict=True):
-            own_seeds = None if seeds is None else seeds[self._books_of(part)]
-            own = Episodes(episodes.orders.take(part), own_seeds)
+        for world, part, own in self.shared_out(episodes):
             self._observation[part] = world.reset(own)
         return self._observation
+
+    def shared_out(self, episodes: Episodes) -> list[tuple[World, Int, Episodes]]:
+        """Each world with its places in the batch and its episodes."""
+        seeds = episodes.seeds
+        self._where = self._parts(len(episodes))
+        self._fields = [new_fields(len(part)) for part in self._where]
+        found = []
+        for world, part in zip(self.worlds, self._where, strict=True):
+            own_seeds = None if seeds is None else seeds[self._books_of(part)]
+            found.append((world, part, Episodes(episodes.orders.take(part), own_seeds)))
+        return found
 
     def step(self, ratio: Array, offset: Array | None, fields: Fields) -> Observation:
         """One step in every world."""

@@ -1,6 +1,6 @@
 """The engine of the static world: parent orders executed on replayed history, no market impact.
 
-One step is one bar for every order: the fill model fills, `_settle` books, and the next observation
+One step is one bar for every order: the fill model fills, `settle` books, and the next observation
 is copied from the table of public fields. `static_world.py` and the Gymnasium environments run on
 this engine and book nothing themselves.
 """
@@ -122,7 +122,7 @@ class StaticCore:
         limits = self._no_limit if limit is None else limit
         want = np.clip(ratio, 0.0, 1.0) * self.remaining
         self.model.fill(orders, self._bar, want=want, limit=limits, out=self.fills)
-        _settle(
+        settle(
             self.price,
             orders.row,
             self._bar,
@@ -180,7 +180,7 @@ class StaticCore:
 
     def _observe(self) -> None:
         orders = self.orders
-        _copy_observation(
+        copy_observation(
             self._table,
             orders.row,
             orders.start,
@@ -214,7 +214,7 @@ def ratios_from_weights(weights: Array) -> Array:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _settle(  # type: ignore[no-untyped-def]
+def settle(  # type: ignore[no-untyped-def]
     price,
     row,
     bar,
@@ -260,7 +260,7 @@ def _settle(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _copy_observation(  # type: ignore[no-untyped-def]
+def copy_observation(  # type: ignore[no-untyped-def]
     table,
     row,
     start,

@@ -94,7 +94,7 @@ def write_step(
 
     `at_bar_price` says that every fill was at the bar price, so that no better one is looked for.
     """
-    _write_step(
+    write_fields(
         prices, booked, step, horizon, at_bar_price, FIELD_PLACE, COLUMN, LOWEST, HIGHEST, fields
     )
 
@@ -121,7 +121,7 @@ def _improvement(prices, booked, i, bar, side):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _write_step(  # type: ignore[no-untyped-def]
+def write_fields(  # type: ignore[no-untyped-def]
     prices, booked, step, horizon, at_bar_price, at, column, lowest, highest, fields
 ):
     """One step's fields of every order: prices over the arrival price and turned, then clipped.

@@ -169,6 +169,11 @@ class StaticWorld:
         """Nothing breaks on history."""
         return self.core.broken
 
+    @property
+    def is_capped(self) -> bool:
+        """Whether an order by market may be filled in part."""
+        return self._twap is not None
+
     def record(self) -> ExecutionRecord:
         """The finished batch."""
         return self.core.record()

@@ -60,7 +60,31 @@ def naive_reward(step: Any) -> Tensor:
 
 
 class Network(nn.Module):
-    """Two hidden layers of 64 tanh units on the observations of the window."""
+    """One hidden layer of 64 tanh units, small batches, and actions that reach far.
+
+    What our own searches found: a training of a few seconds is short of updates, not of data, so
+    batches are a quarter of the usual size and steps twice as long.
+    """
+
+    learning_rate = 0.002
+    epochs = 3
+    gae_lambda_dynamic = 0.98
+    action_scale = 2.0
+    batch = 0.25
+
+    def __init__(self, obs_dim: int, history: int) -> None:
+        super().__init__()
+        width = 64
+        self.feature_dim = width
+        self.first = nn.Linear(obs_dim * history, width)
+
+    def forward(self, obs: Tensor) -> Tensor:
+        """[B, history, obs_dim] -> [B, 64]."""
+        return squash(self.first(obs.flatten(1)))
+
+
+class TwoLayers(nn.Module):
+    """Two hidden layers of 64 tanh units on the observations of the window, as rivals have them."""
 
     def __init__(self, obs_dim: int, history: int) -> None:
         super().__init__()

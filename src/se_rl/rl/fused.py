@@ -100,12 +100,17 @@ class FusedPolicy:
 
     def __init__(self, policy: Policy, layers: Sequence[ChainLayer]) -> None:
         self._policy = policy
-        self._layers = layers
+        self.layers = layers
         self._device = policy.log_std.device
         self._minus_one = torch.full((), -1.0, device=self._device)
         self._buffers: dict[tuple[str, int, int, int], Tensor] = {}
         self._rows: Tensor | None = None
         self._place = 0
+
+    @property
+    def has_filter(self) -> bool:
+        """Whether the first layer takes stretches of the window in turn."""
+        return self.layers[0].is_filter
 
     @torch.no_grad()
     def forward(self, batch: Batch, samples: Tensor) -> Tensor:
@@ -122,7 +127,7 @@ class FusedPolicy:
         A filter takes every stretch that is as long as itself, or the last one where no other
         counts.
         """
-        first, flat = self._layers[0], windows.flatten(1)
+        first, flat = self.layers[0], windows.flatten(1)
         if not first.is_filter:
             return flat
         numbers = first.weight[0].numel()
@@ -135,7 +140,7 @@ class FusedPolicy:
     def answer(self, rows: Tensor, place: int, out: Tensor) -> None:
         """Rows as `rows_of` makes them -> `out` [actions + 1, n]: mean outputs, then the value."""
         given = rows
-        for number, layer in enumerate(self._layers):
+        for number, layer in enumerate(self.layers):
             given = self._through(number, given)
             if layer.pool:
                 given = self._pooled(number, given, n=out.shape[1])
@@ -148,7 +153,7 @@ class FusedPolicy:
         assert self._rows is not None  # forward() came first
         n = to_out.shape[1]
         taken, given = [self._rows], []
-        for number, layer in enumerate(self._layers):
+        for number, layer in enumerate(self.layers):
             given.append(self._buffer("given", number, len(taken[-1]), layer.width))
             pooled = self._buffer("pooled", number, n, layer.width) if layer.pool else given[-1]
             taken.append(pooled)
@@ -156,11 +161,11 @@ class FusedPolicy:
         heads, part = self._policy.heads, self._policy.head_rows(self._place)
         gradient_of(heads.weight)[part].addmm_(to_out, taken[-1])
         gradient_of(heads.bias)[part].add_(to_out.sum(1))
-        last = len(self._layers) - 1
-        back = self._buffer("back", last, n, self._layers[last].width)
+        last = len(self.layers) - 1
+        back = self._buffer("back", last, n, self.layers[last].width)
         torch.mm(to_out.t(), heads.weight[part], out=back)
         for number in range(last, -1, -1):
-            layer = self._layers[number]
+            layer = self.layers[number]
             if layer.pool:
                 back = self._spread(number, back, given[number], taken[number + 1])
             slope = self._slope(number, back, given[number])
@@ -171,28 +176,28 @@ class FusedPolicy:
                 gradient_of(layer.weight).addmm_(slope.t(), taken[number])
             gradient_of(layer.bias).add_(slope.sum(0))
             if number:
-                back = self._buffer("back", number - 1, n, self._layers[number - 1].width)
+                back = self._buffer("back", number - 1, n, self.layers[number - 1].width)
                 torch.mm(slope, layer.weight, out=back)
 
     def _pooled(self, number: int, given: Tensor, *, n: int) -> Tensor:
         """What a filter's results [stretch * n, width] become [n, width]."""
         over_time = given.view(-1, n, given.shape[1])
         out = self._buffer("pooled", number, n, given.shape[1])
-        if self._layers[number].pool == "mean":
+        if self.layers[number].pool == "mean":
             return torch.mean(over_time, 0, out=out)
         return torch.amax(over_time, 0, out=out)  # a single stretch is its own maximum
 
     def _spread(self, number: int, back: Tensor, given: Tensor, pooled: Tensor) -> Tensor:
         """The derivatives by what was pooled, from those by what it became."""
         over_time = given.view(-1, *back.shape)
-        if self._layers[number].pool == "mean":
+        if self.layers[number].pool == "mean":
             return (back / len(over_time)).expand_as(over_time).flatten(0, 1)
         largest = over_time == pooled
         return (largest * (back / largest.sum(0))).flatten(0, 1)  # equal ones share it
 
     def _through(self, number: int, rows: Tensor) -> Tensor:
         """What a layer of the chain gives."""
-        layer = self._layers[number]
+        layer = self.layers[number]
         out = self._buffer("given", number, len(rows), layer.width)
         if layer.activation == "tanh":
             # tanh(z) = 2 / (1 + exp(-2 z)) - 1, the matrix product taking the inner factor 2 along
@@ -209,7 +214,7 @@ class FusedPolicy:
 
     def _slope(self, number: int, back: Tensor, given: Tensor) -> Tensor:
         """dL/dz of a layer, where z is what its activation takes."""
-        activation = self._layers[number].activation
+        activation = self.layers[number].activation
         if not activation:
             return back
         slope = self._buffer("slope", number, *back.shape)

@@ -13,7 +13,7 @@ from se_rl.bounded_reading import shown
 from se_rl.config import option, settings
 from se_rl.environments.worlds import World, further_of, several
 from se_rl.modules.contracts import LIMITS
-from se_rl.modules.defaults import Modules, Reward
+from se_rl.modules.defaults import Modules, Network, Reward
 from se_rl.records.settings import STARTS
 from se_rl.rl.action_maps import RatioActions, action_kind, action_map_of
 from se_rl.rl.policy import WORLD_NAMES, ActionMap, Policy
@@ -160,10 +160,9 @@ def _fresh_policy(
 
 
 def _constant(modules: Modules, name: str, setting: float | None) -> float:
-    """A learning constant: the design's own, else the setting, else the default."""
-    if setting is None or hasattr(modules.network, name):
-        return modules.constant(name)
-    return float(setting)
+    """A learning constant: a designed network's own, else the setting, else the default's."""
+    designed = modules.network is not Network and hasattr(modules.network, name)
+    return modules.constant(name) if setting is None or designed else float(setting)
 
 
 def _start(modules: Modules, config: TrainConfig) -> str:

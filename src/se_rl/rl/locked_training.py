@@ -98,12 +98,11 @@ def warm_up() -> None:
     _train_and_act({}, arrays, small)
     _train_and_act(imagining, arrays, replace(small, agents=2, takes_price=False))
     # every fill model that history may be given, on shared bars and on imagined ones
-    costly = replace(
-        small, worlds="static", max_participation=0.5, half_spread_bps=1.0, fee_bps=1.0
-    )
+    costly = replace(small, worlds="static", half_spread_bps=1.0, fee_bps=1.0)
     for sources in ({}, imagining):
-        for fills in ("price_taker", "limit_on_bars"):
-            _train_and_act(sources, arrays, replace(costly, fill_model=fills))
+        for fills, cap in (("price_taker", None), ("price_taker", 0.5), ("limit_on_bars", 0.5)):
+            history = replace(costly, fill_model=fills, max_participation=cap)
+            _train_and_act(sources, arrays, history)
 
 
 def _train_and_act(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from se_rl.modules.defaults import Modules, Network
+from se_rl.modules.defaults import Modules, TwoLayers
 from se_rl.rl.advantages import stream_advantages
 from se_rl.rl.batch import Batch
 from se_rl.rl.learner import Learner
@@ -254,7 +254,7 @@ class _ActorCritic(Policy):
         super().__init__(Modules(), observation_size=state_dim, actions=action_dim)
         with torch.no_grad():
             self.log_std.fill_(float(np.log(exploration)))
-        self.critic = Network(state_dim, 1)
+        self.critic = TwoLayers(state_dim, 1)
         self.critic_head = nn.Linear(64, 1)
 
     def answer(self, window: Tensor, place: int) -> tuple[Tensor, Tensor]:

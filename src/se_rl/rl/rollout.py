@@ -13,6 +13,7 @@ from torch import Tensor
 from se_rl.environments.worlds import Episodes, World
 from se_rl.modules.defaults import Reward
 from se_rl.rl.fused import FusedPolicy
+from se_rl.rl.history_rollout import HistoryPlayer, Played
 from se_rl.rl.policy import ActionMap, Neutral, Policy, Window
 
 Think = Callable[[Tensor, Tensor, Tensor], None]
@@ -104,14 +105,21 @@ def collect(
     fields = np.empty((horizon, len(world.field_names), n), np.float32)
     noise = policy.draw_noise(horizon, used, n, generator=generator, place=place)
     outputs = torch.empty((horizon, 1 if policy.chooses else used, n), device=device)
-    think = _thinker(policy, place, n, device)
-    observation = world.reset(episodes)
-    for t in range(horizon):
-        think(torch.from_numpy(observation), observations[t], heads[t])
-        outputs[t] = policy.take(heads[t, :used], noise[t])
-        ratio, offset = action_map.actions(outputs[t], steps_left=horizon - t, neutral=neutral)
-        offsets = _finite(offset, t) if world.takes_price else None
-        observation = world.step(_finite(ratio, t), offsets, fields[t])
+    fused = FusedPolicy.of(policy)
+    player = HistoryPlayer.of(world, policy, action_map, fused)
+    if player is not None:
+        outputs.copy_(noise)
+        played = Played(observations.numpy(), heads.numpy(), outputs.numpy(), fields)
+        _check(player.play(world, episodes, played, neutral=neutral, place=place))
+    else:
+        think = _thinker(policy, fused, place, n, device)
+        observation = world.reset(episodes)
+        for t in range(horizon):
+            think(torch.from_numpy(observation), observations[t], heads[t])
+            outputs[t] = policy.take(heads[t, :used], noise[t])
+            ratio, offset = action_map.actions(outputs[t], steps_left=horizon - t, neutral=neutral)
+            offsets = _finite(offset, t) if world.takes_price else None
+            observation = world.step(_finite(ratio, t), offsets, fields[t])
     by_field = np.ascontiguousarray(fields.swapaxes(0, 1))  # [field, step, order]
     by_order = outputs.transpose(1, 2).contiguous()  # [step, order, action]
     values = heads[:, -1].contiguous()
@@ -132,14 +140,20 @@ def collect(
 def _finite(actions: Tensor, step: int) -> np.ndarray:
     """Actions as the world takes them, refused unless all are finite."""
     values = actions.double().cpu().numpy()
-    if not np.isfinite(values).all():
-        raise Diverged(f"the policy's output is not finite at step {step}")
+    _check(-1 if np.isfinite(values).all() else step)
     return values
 
 
-def _thinker(policy: Policy, place: int, n: int, device: torch.device) -> Think:
+def _check(failed: int) -> None:
+    """Refuse outputs that were not finite at this step; -1 says that all were."""
+    if failed >= 0:
+        raise Diverged(f"the policy's output is not finite at step {failed}")
+
+
+def _thinker(
+    policy: Policy, fused: FusedPolicy | None, place: int, n: int, device: torch.device
+) -> Think:
     """How the policy answers a batch of `n` orders: by hand where it can be, else by its module."""
-    fused = FusedPolicy.of(policy)
     if fused is not None and policy.history == 1:
         answer = fused.answer
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.worlds import Episodes, World
 from se_rl.rl.advantages import advantages, subtract_hindsight_baseline
 from se_rl.rl.policy import ActionMap, Neutral, Policy
@@ -21,13 +22,15 @@ NO_SPREAD = 1e-12
 """Numbers below this are all the same."""
 
 
-def orders_of_batch(samples: int, horizon: int, agents: int, copies: int = 1) -> int:
-    """Orders of `horizon` steps in a batch of about `samples` steps.
+def orders_of_batch(
+    samples: int, horizon: int, agents: int, copies: int = 1, *, parts: int = 1
+) -> int:
+    """Orders of `horizon` steps in a batch of about `samples` steps, no less than all `parts` need.
 
     Whole books on both sides, each of them `copies` times.
     """
     pair = 2 * agents * copies
-    return max(pair, samples // horizon // pair * pair)
+    return max(pair * parts, samples // horizon // pair * pair)
 
 
 def repeated(episodes: Episodes, copies: int, *, agents: int) -> Episodes:
@@ -77,7 +80,11 @@ class WorldSampler:
         self.worlds = tuple(worlds)
         self.neutral = neutral
         self.copies = copies
-        self.orders = [orders_of_batch(samples, world.horizon, agents, copies) for world in worlds]
+        self.orders = []
+        for world in worlds:
+            parts = len(world.worlds) if isinstance(world, MixedWorld) else 1
+            count = orders_of_batch(samples, world.horizon, agents, copies, parts=parts)
+            self.orders.append(count)
         draws, noise = seed.spawn(2)
         self.rng = np.random.default_rng(draws)
         noise_seed = int(noise.generate_state(1, np.uint64)[0] >> 1)

@@ -44,9 +44,13 @@ class BankForesight:
 def expected(
     sources: Mapping[str, str], weights: Mapping[str, float], *, level: int = LAST
 ) -> float:
-    """What the bank expects a design to gain over the default, in bps."""
-    found = bank_surrogate().predict([bank_words(sources)], level=level)
-    return float(found.score(weights)[0])
+    """What the bank expects a design to gain over the default, in bps.
+
+    The default of today need not be the one that the bank's designs were held against.
+    """
+    words = [bank_words(sources), bank_words({})]
+    found = bank_surrogate().predict(words, level=level).score(weights)
+    return float(found[0] - found[1])
 
 
 def _level(rung: Rung) -> int:

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from se_rl.modules.defaults import Modules, Network
+from se_rl.modules.defaults import Modules, TwoLayers
 from se_rl.rl.policy import ActionMap, Policy
 
 MULTIPLES = (1.0, 0.5, 1.5, 0.0, 2.0)
@@ -114,7 +114,7 @@ class ChoiceNetwork(RivalNetwork):
     def __init__(self, obs_dim: int, actions: int) -> None:
         super().__init__(obs_dim, actions)
         self.choices = ChoiceGrid(actions)
-        self.body = Network(obs_dim, self.history)
+        self.body = TwoLayers(obs_dim, self.history)
         self.scores = zero_linear(self.body.feature_dim, len(self.choices) + 1)
 
     def forward(self, window: Tensor) -> Tensor:

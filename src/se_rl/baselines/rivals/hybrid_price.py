@@ -30,7 +30,7 @@ from se_rl.baselines.rivals.choices import (
     zero_linear,
 )
 from se_rl.baselines.rivals.learning import ppo_trainer
-from se_rl.modules.defaults import Network, squash
+from se_rl.modules.defaults import TwoLayers, squash
 
 TICKS = (0.0, -1.0, 1.0, -2.0, 2.0)
 """The scope around its centre, in ticks."""
@@ -48,7 +48,7 @@ class HybridNetwork(RivalNetwork):
     def __init__(self, obs_dim: int, actions: int) -> None:
         super().__init__(obs_dim, actions)
         self.register_buffer("ticks", torch.tensor(TICKS), persistent=False)
-        self.body = Network(obs_dim, self.history)
+        self.body = TwoLayers(obs_dim, self.history)
         width = self.body.feature_dim
         self.scope = zero_linear(width, 2)  # the centre's mean, and the value of the state
         self.log_std = nn.Parameter(torch.tensor(math.log(FIRST_SPREAD)))

@@ -33,7 +33,7 @@ from se_rl.baselines.rivals.choices import (
 from se_rl.baselines.rivals.learning import ppo_trainer
 from se_rl.data.features import OBSERVATION_PLACE
 from se_rl.environments.task import USUAL_HORIZON
-from se_rl.modules.defaults import Network
+from se_rl.modules.defaults import TwoLayers
 
 INTERVAL = 8
 """Steps of a macro decision."""
@@ -62,9 +62,9 @@ class HierarchyNetwork(RivalNetwork):
         super().__init__(obs_dim, actions)
         self.volumes = ChoiceGrid(1, MULTIPLES)
         self.placements = ChoiceGrid(actions, PACES)
-        self.macro_body = Network(obs_dim, 1)
+        self.macro_body = TwoLayers(obs_dim, 1)
         self.macro = zero_linear(self.macro_body.feature_dim, len(self.volumes))
-        self.micro_body = Network(obs_dim + 1, 1)
+        self.micro_body = TwoLayers(obs_dim + 1, 1)
         self.micro = zero_linear(self.micro_body.feature_dim, len(self.placements) + 1)
 
     def forward(self, window: Tensor) -> Tensor:
