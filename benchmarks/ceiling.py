@@ -1,6 +1,7 @@
 """What the simulated markets have to offer: TWAP, the best constant, the ceiling, the default.
 
     python benchmarks/ceiling.py [--policy FILE] [--generations 100] [--processes 1]
+        [--ceilings docs/results/ceiling.json]
 
 A cell is a size of order, a profile of the family, and a free market or a twin. In each one an
 evolution strategy looks for the best linear and the best small tanh policy of the observations; the
@@ -9,7 +10,8 @@ trained in both worlds, of all kinds and sizes at once: `--policy` hands one in,
 here. Everything is measured on episodes that nobody searched or trained on.
 
 Writes docs/results/ceiling.md and ceiling.json. What is finished is kept in `--folder`: a second
-call goes on where the first one stopped.
+call goes on where the first one stopped. `--ceilings` takes constants and ceilings from an earlier
+table, if the markets are still the same, and measures the default alone.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -48,6 +50,7 @@ from se_rl_benchmarks.ceiling_cells import (
     Found,
     entries,
     measure,
+    measure_default,
     search,
 )
 from se_rl_benchmarks.evolution_strategy import Strategy
@@ -110,14 +113,22 @@ class _Job:
     strategy: Strategy
     folder: Path
     policy: Path
+    known: Mapping[Cell, CellOutcome]
 
     def run(self) -> str:
         """Search and measure what is not kept yet, each size from the weights of its neighbour."""
+        default = read_policy(self.policy, Modules())[0].runner("dynamic")
+        if self.known:
+            for share in NEIGHBOURS:
+                cell = Cell(share, self.profile, self.kind)
+                outcome = measure_default(cell, self.data, self.known[cell], default)
+                path = measured_path(cell, self.folder, self.policy)
+                write_text(path, json.dumps(asdict(outcome)))
+            return f"{self.profile}, {self.kind}"
         for share, neighbour in NEIGHBOURS.items():
             cell = Cell(share, self.profile, self.kind)
             near = None if neighbour is None else Cell(neighbour, self.profile, self.kind)
             self._search(cell, near)
-        default = read_policy(self.policy, Modules())[0].runner("dynamic")
         for share in NEIGHBOURS:
             cell = Cell(share, self.profile, self.kind)
             path = measured_path(cell, self.folder, self.policy)
@@ -142,13 +153,23 @@ def measured_path(cell: Cell, folder: Path, policy: Path) -> Path:
     return folder / f"{policy.stem}_{cell.file_name}"
 
 
+def read_ceilings(path: Path) -> dict[Cell, CellOutcome]:
+    """The cells of an earlier table."""
+    found = {}
+    for row in json.loads(path.read_text())["cells"]:
+        outcome = CellOutcome(**row)
+        found[Cell(outcome.participation, outcome.profile, outcome.kind)] = outcome
+    return found
+
+
 def find_all(data: MarketData, policy: Path, options: argparse.Namespace) -> list[CellOutcome]:
     """Every cell, as many markets at a time as there are processes."""
     strategy = Strategy(generations=options.generations)
+    known = read_ceilings(options.ceilings) if options.ceilings else {}
     jobs: list[_Job] = []
     for profile in FAMILY:
         for kind in ("free", "twin"):
-            jobs.append(_Job(profile, kind, data, strategy, options.folder, policy))
+            jobs.append(_Job(profile, kind, data, strategy, options.folder, policy, known))
     world = Cell(0.10, next(iter(FAMILY)), "free").world(data, books=4)
     execute(world, ConstantSchedule(), entries(world, 0, 2))  # compiles before the fork
     started = time.monotonic()
@@ -219,6 +240,7 @@ def main() -> None:
     """Search, measure, write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--policy", type=Path, help="policy file of the default design")
+    parser.add_argument("--ceilings", type=Path, help="an earlier table: measure the default alone")
     parser.add_argument("--budget", type=float, default=WORK)
     parser.add_argument("--generations", type=int, default=Strategy().generations)
     parser.add_argument("--processes", type=int, default=1)

@@ -21,6 +21,8 @@ GRID_BOOKS = 96
 TEST_BOOKS = 600
 SHORTER = 0.4
 """Part of the generations that a search has where it goes on from weights that are good already."""
+SAME = 1e-3
+"""Bps that a constant may be off in markets that are the same."""
 SEED = 91
 """Of the cells' episodes; the default is trained on the bank of another seed."""
 
@@ -117,8 +119,7 @@ def search(cell: Cell, data: MarketData, strategy: Strategy, near: Found | None 
     first = TEST_BOOKS + GRID_BOOKS
     world = cell.world(data, books=first + strategy.books)
     choosing = entries(world, TEST_BOOKS, GRID_BOOKS)
-    grid = passive_grid(world, choosing)
-    constant = max(grid, key=lambda pair: _saved(pair[1]))[0]
+    constant = best_of_grid(world)
     shorter = replace(strategy, generations=max(1, round(SHORTER * strategy.generations)))
     rng = np.random.default_rng(SEED)
 
@@ -137,6 +138,32 @@ def search(cell: Cell, data: MarketData, strategy: Strategy, near: Found | None 
         run = execute(world, policy.ceiling(world.observation_size), choosing)
         saved.append(_saved(run))
     return small if saved[1] > saved[0] else linear
+
+
+def best_of_grid(world: DynamicWorld) -> ConstantSchedule:
+    """The constant schedule that saves most on the choosing episodes."""
+    grid = passive_grid(world, entries(world, TEST_BOOKS, GRID_BOOKS))
+    return max(grid, key=lambda pair: _saved(pair[1]))[0]
+
+
+def measure_default(
+    cell: Cell, data: MarketData, known: CellOutcome, default: Actor
+) -> CellOutcome:
+    """Another default in a cell whose ceiling is known; refused where its markets have changed."""
+    world = cell.world(data, books=TEST_BOOKS + GRID_BOOKS)
+    episodes = entries(world, 0, TEST_BOOKS)
+    constant = execute(world, best_of_grid(world), episodes)
+    learned = execute(world, default, episodes)
+    whole = np.isfinite(constant.gain + learned.gain + constant.twap_gain)
+    twap = constant.twap_gain[whole]
+    saved = float((constant.gain[whole] - twap).mean())
+    if abs(saved - known.constant) > SAME and not known.void:
+        raise ValueError(
+            f"{cell.file_name}: the constant saves {saved:.3f} bps and saved {known.constant:.3f};"
+            " the markets have changed: leave --ceilings out and search anew"
+        )
+    over = clustered_mean((learned.gain - constant.gain)[whole], learned.clusters[whole])
+    return replace(known, default=float((learned.gain[whole] - twap).mean()), default_se=over.se)
 
 
 def measure(cell: Cell, data: MarketData, found: Found, default: Actor) -> CellOutcome:

@@ -112,6 +112,15 @@ def test_a_cell_is_searched_kept_and_measured(kind: str, monkeypatch: pytest.Mon
     assert outcome.default == pytest.approx(outcome.constant)
     assert outcome.twap_cost > 0.0 and outcome.se > 0.0
     assert outcome.kind == kind and len(ceiling.table([outcome])) == 3
+    bolder = ConstantSchedule(3.0, 0.0)
+    whole = ceiling_cells.measure(cell, DATA, found, bolder)
+    alone = ceiling_cells.measure_default(cell, DATA, outcome, bolder)
+    assert alone.default == pytest.approx(whole.default) != outcome.default
+    assert alone.default_se == pytest.approx(whole.default_se)
+    assert alone.ceiling == outcome.ceiling
+    changed = replace(outcome, constant=outcome.constant + 1.0)
+    with pytest.raises(ValueError, match="the markets have changed"):
+        ceiling_cells.measure_default(cell, DATA, changed, bolder)
 
 
 def test_the_bars_are_told_from_the_figures() -> None:

@@ -1,7 +1,7 @@
 """Passes through a policy: chains of layers by hand, every other network by autograd.
 
-Two layers with shared heads are three matrix products forward and five backward; done in buffers
-that are reused, nothing large is allocated per step.
+A layer with heads is two matrix products forward and three backward; done in buffers that are
+reused, nothing large is allocated per step.
 """
 
 from __future__ import annotations

@@ -180,8 +180,9 @@ def _is_plain(world: World) -> bool:
     """Whether every order is filled at the bar price, in whatever world of history it trades."""
     if isinstance(world, MixedWorld):
         return all(map(_is_plain, world.worlds))
-    is_history = type(world) is StaticWorld
-    return is_history and type(world.core.model) is PriceTaker and not world.is_capped
+    if not isinstance(world, StaticWorld):
+        return False
+    return type(world.core.model) is PriceTaker and not world.is_capped
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
