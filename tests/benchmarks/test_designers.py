@@ -111,10 +111,9 @@ def test_edits_change_as_many_choices_as_in_a_run() -> None:
 
 
 def test_preferences_are_those_in_which_designers_differ() -> None:
-    head = "class Network(nn.Module):\n"
-    few, many = (
-        KINDS["network"].default_source.replace(head, f"{head}    epochs = {n}\n") for n in (3, 6)
-    )
+    usual = KINDS["network"].default_source
+    assert "epochs = 3\n" in usual
+    few, many = (usual.replace("epochs = 3\n", f"epochs = {n}\n") for n in (2, 6))
     edits = [RealEdit("untouched", "network", "default", {}, few, 0.0)]
     edits += [RealEdit("edits@1", "network", "default", {}, many, 0.0)] * 3
     told = preferences(edits, {edits[1].key: 0.5})

@@ -82,7 +82,7 @@ def write_policy(
             modules, observation_size=32, worlds=2, agents=agents, message_size=4 * (agents > 1)
         )
         with torch.no_grad():
-            policy.heads.weight.normal_()
+            policy.heads.weight.normal_(std=0.5)
     facts = {
         "name": "a design",
         "world": "both",

@@ -93,7 +93,9 @@ def test_a_chain_is_kept_out_as_a_whole(bank: DesignBank) -> None:
     assert split_bank(made, seed=3) == split != split_bank(made, seed=4)
 
 
-def test_gains_are_over_the_parent(judge: GainJudge, situations: Situations) -> None:
+def test_gains_are_over_the_parent(
+    bank: DesignBank, judge: GainJudge, situations: Situations
+) -> None:
     situation = situations.draw(np.random.default_rng(1))
     module = situation.task.code_type
     sources = single_edits(situation.task.source, module, np.random.default_rng(0))[:3]
@@ -101,7 +103,7 @@ def test_gains_are_over_the_parent(judge: GainJudge, situations: Situations) -> 
     expected = judge.scores([situation.with_module(source) for source in sources]) - own
     assert judge.gains(situation, sources) == pytest.approx(expected)
     assert judge.gains(situation, [situation.task.source]) == pytest.approx([0.0])
-    assert judge.scores([{}]) == pytest.approx([0.0])
+    assert judge.scores([bank.head.default]) == pytest.approx([0.0])
 
 
 def test_situations_are_those_of_a_search(situations: Situations) -> None:

@@ -129,7 +129,7 @@ def test_chains_are_few_edits_that_the_bank_expects_more_of_than_of_any_single_o
         for module, source in chain.items():
             changes += len(changes_between(KINDS[module].default_source, source, module) or ())
         assert 1 < changes <= CHAIN
-        assert expected(chain, CONFIG.weights) > 1.5 * single
+        assert expected(chain, CONFIG.weights) > single
 
 
 def test_chains_end_where_nothing_new_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

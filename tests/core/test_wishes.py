@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -21,17 +23,19 @@ def with_term(term: str) -> str:
     return DRAWN.replace("    return", f"    value = value {term}\n    return")
 
 
-def with_constant(line: str) -> str:
-    head, rest = NETWORK.split("class Network(nn.Module):\n", 1)
-    return f"{head}class Network(nn.Module):\n    {line}\n{rest}"
+def with_constant(name: str, line: str) -> str:
+    """The default with another value of a constant that it sets, or with one more."""
+    found, count = re.subn(rf"    {name} = .*\n", line, NETWORK)
+    place = "    action_scale"  # constants have an order
+    return found if count else NETWORK.replace(place, f"{line}{place}", 1)
 
 
 MOVES = [
     ("passive", "reward", DRAWN, with_term("+ 0.5 * step.half_spread * step.passive_share")),
-    ("passive", "network", NETWORK, with_constant("action_zero = 0.5")),
+    ("passive", "network", NETWORK, with_constant("action_zero", "    action_zero = 0.5\n")),
     ("impact-averse", "reward", DRAWN, with_term("- 2.0 * step.own_impact * step.traded_share")),
     ("impact-averse", "reward", DRAWN, DRAWN.replace("mid_before", "no_order_mid")),
-    ("bold", "network", NETWORK, with_constant("action_scale = 2.0")),
+    ("bold", "network", with_constant("action_scale", "    action_scale = 0.5\n"), NETWORK),
     ("small", "reward", with_term("- 0.1 * step.volatility * step.traded_share"), DRAWN),
 ]
 
@@ -52,7 +56,7 @@ def test_a_penalty_on_leaving_the_schedule_is_less_bold() -> None:
 
 
 def test_what_has_no_say_in_a_wish_does_not_move_it() -> None:
-    slower = with_constant("learning_rate = 0.0003")
+    slower = with_constant("learning_rate", "    learning_rate = 0.0003\n")
     assert move("passive", "network", NETWORK, slower) == 0.0
     assert move("small", "network", NETWORK, slower) == 0.0
     forced = with_term("- 0.5 * 0.0001 * step.forced_share")

@@ -13,7 +13,8 @@ from torch import Tensor
 from se_rl.environments.worlds import Episodes, World
 from se_rl.modules.defaults import Reward
 from se_rl.rl.fused import FusedPolicy
-from se_rl.rl.history_rollout import HistoryPlayer, Played
+from se_rl.rl.history_kernel import HistorySteps
+from se_rl.rl.history_rollout import HistoryPlayer
 from se_rl.rl.policy import ActionMap, Neutral, Policy, Window
 
 Think = Callable[[Tensor, Tensor, Tensor], None]
@@ -109,8 +110,8 @@ def collect(
     player = HistoryPlayer.of(world, policy, action_map, fused)
     if player is not None:
         outputs.copy_(noise)
-        played = Played(observations.numpy(), heads.numpy(), outputs.numpy(), fields)
-        _check(player.play(world, episodes, played, neutral=neutral, place=place))
+        steps = HistorySteps(observations.numpy(), heads.numpy(), outputs.numpy(), fields)
+        _check(player.play(world, episodes, steps, neutral=neutral, place=place))
     else:
         think = _thinker(policy, fused, place, n, device)
         observation = world.reset(episodes)

@@ -52,9 +52,12 @@ class PretendedTrainings:
     def gains(self, name: str, sources: Mapping[str, str], level: int) -> tuple[float, float]:
         """The gains of history and simulated markets that are expected of a design, in bps."""
         if (name, level) not in self._known:
-            words = design_words(sources, self.bank.head.modules)
-            found = self.surrogate.predict([words], level=level)
-            self._known[name, level] = float(found.history[0]), float(found.simulated[0])
+            # over today's default, which need not be the bank's own
+            words = [design_words(one, self.bank.head.modules) for one in (sources, {})]
+            found = self.surrogate.predict(words, level=level)
+            parts = np.array([found.history, found.simulated])  # [part, design]
+            history, simulated = (parts[:, 0] - parts[:, 1]).tolist()
+            self._known[name, level] = history, simulated
         return self._known[name, level]
 
     def reading(

@@ -69,7 +69,7 @@ class GainJudge:
         self._weights = weights
 
     def scores(self, designs: Sequence[Mapping[str, str]]) -> Array:
-        """What designs, given by their sources, gain over the default, in bps."""
+        """What designs, given by their sources, gain over the bank's default, in bps."""
         words = [design_words(sources, self._modules) for sources in designs]
         return self._surrogate.predict(words, level=LAST).score(self._weights)
 
@@ -129,7 +129,7 @@ class Situations:
         self.modules = bank.head.modules
         self.judge = judge
         self._designs = tuple(designs)
-        self._default = bank.head.default
+        self._bank = bank
         self._default_share = default_share
         self._with_words = with_words
 
@@ -160,8 +160,9 @@ class Situations:
             return "default", {}
         pool = self._editable[module]
         pair = [pool[int(rng.integers(len(pool)))] for _ in range(2)]
-        best = int(np.argmax(self.judge.scores([one.design.sources for one in pair])))
-        return pair[best].design.id, pair[best].design.sources
+        sources = [self._bank.sources(one.design) for one in pair]
+        best = int(np.argmax(self.judge.scores(sources)))
+        return pair[best].design.id, sources[best]
 
     def _words(
         self, module: str, source: str, rng: np.random.Generator, *, wish: str
@@ -181,8 +182,9 @@ class Situations:
         """The designs whose version of a module is in its grammar, by module."""
         found: dict[str, list[BankedDesign]] = {name: [] for name in self.modules}
         for one in self._designs:
+            sources = self._bank.sources(one.design)
             for name in self.modules:
-                source = one.design.sources.get(name) or KINDS[name].default_source
+                source = sources.get(name) or KINDS[name].default_source
                 if derivation(source, name) is not None:
                     found[name].append(one)
         return found
@@ -196,7 +198,7 @@ class Situations:
             if len(one.design.sources) != 1 or score is None:
                 continue
             [(name, source)] = one.design.sources.items()
-            changes = changes_between(self._default[name], source, name)
+            changes = changes_between(self._bank.head.default[name], source, name)
             if changes and len(changes) <= MOST_CHANGES:
                 told = "; ".join(map(str, changes))
                 found[name].append(TriedEdit(told, score.gain, score.gain_se))

@@ -18,6 +18,7 @@ from se_rl.modules.design_bank.readings import (
     PlannedDesign,
 )
 from se_rl.modules.design_bank.words import design_words
+from se_rl.modules.kinds import KINDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,6 +59,14 @@ class DesignBank:
             if one.design.kind == DEFAULT_KIND:
                 return one
         raise ValueError("the bank has no training of the default; make it anew")
+
+    def sources(self, one: PlannedDesign) -> dict[str, str]:
+        """A design's modules that are not the default's of today, which may have changed since."""
+        found = {}
+        for module, text in ({**self.head.default, **one.sources}).items():
+            if text != KINDS[module].default_source:
+                found[module] = text
+        return found
 
     @property
     def default_words(self) -> Mapping[str, float]:
