@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from se_rl.modules.design_bank.readings import DEFAULT_KIND, PlannedDesign
+from se_rl.modules.design_bank.readings import DEFAULT_KIND, BankHead, PlannedDesign
 from se_rl.modules.edits import drawn_edit, single_edits
 from se_rl.modules.kinds import KINDS
 from se_rl.records.entries import design_id, sha256
@@ -104,6 +104,36 @@ def planned(
     _fill(found, "edit", edits, lambda n: _far(modules, rng, n))
     every = list(found.values())
     return [every[int(place)] for place in rng.permutation(len(every))]
+
+
+def near_today(head: BankHead, more: int, *, seed: int) -> list[PlannedDesign]:
+    """Today's default, all single edits of it and as many others as wanted, in a bank that was
+    begun with another default: what differs from that one is spelled out."""
+    rng = np.random.default_rng([seed, more])
+    today = {module: KINDS[module].default_source for module in head.modules}
+
+    def planned_near(sources: Sources, steps: int) -> PlannedDesign:
+        own = {}
+        for module, text in sorted({**today, **sources}.items()):
+            if text != head.default[module]:
+                own[module] = text
+        name = design_id({module: sha256(text) for module, text in own.items()})
+        return PlannedDesign(name, "near", DEFAULT_DESIGN.id, name, steps, own)
+
+    first = planned_near({}, 0)
+    found = {}
+    for module in head.modules:
+        for source in single_edits(today[module], module, rng):
+            one = planned_near({module: source}, 1)
+            found[one.id] = one
+    for number in range(TRIES * more):
+        if len(found) >= more:
+            break
+        steps = 2 + number % 3
+        one = planned_near(edited({}, head.modules, rng, steps=steps), steps)
+        found.setdefault(one.id, one)
+    every = [one for one in found.values() if one.id not in (first.id, DEFAULT_DESIGN.id)]
+    return [first, *(every[int(place)] for place in rng.permutation(len(every)))]
 
 
 def accepted(sources: Sources) -> PlannedDesign:

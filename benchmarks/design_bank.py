@@ -3,6 +3,7 @@
     OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 python benchmarks/design_bank.py --out FILE.jsonl
         [--resume FILE.jsonl] [--accepted champions.jsonl] [--seconds 540] [--designs 640]
         [--preset quick] [--workers 16]
+    python benchmarks/design_bank.py --grow 300 --out FILE.jsonl [--resume FILE.jsonl]
     python benchmarks/design_bank.py --pack FILE.jsonl
 
 Designs are edits of the default at distance 1 to 6, edits of the combination that most searches end
@@ -10,10 +11,11 @@ at, random ones, champions of searches, and chains of accepted edits. All are tr
 single edits also at the last rung with seeds 2 and 4; a third of all designs in every way: with
 seed 1, at the last rung twice, and for a third of the work with seed 3, so that no two readings of
 a design share a seed. That third is in turn two single edits, the best so far, and one in no order.
-Each is scored and held against the default of the same seed on
-the same orders. One line a training is written when it is done; `--resume` goes on with what a file
-lacks and copies the rest to `--out`. `--pack` makes the package's own bank of such a file, and its
-page in docs/results.
+Each is scored and held against the default of the same seed on the same orders. One line a training
+is written when it is done; `--resume` goes on with what a file lacks and copies the rest to `--out`.
+`--grow` adds so many designs near today's default to the package's bank, every one of them held
+against the bank's own default, trained anew. `--pack` makes the package's own bank of such a file,
+and its page in docs/results.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -31,7 +33,7 @@ from typing import TextIO
 import numpy as np
 
 from se_rl.modules.design_bank.readings import BankHead, BankLine, PlannedDesign
-from se_rl.modules.design_bank.storage import BANK_FILE, read_bank, write_bank
+from se_rl.modules.design_bank.storage import BANK_FILE, load_bank, read_bank, write_bank
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RunConfig, preset
 from se_rl.scoring.score import ScoreRule, Scores
@@ -43,6 +45,7 @@ from se_rl_benchmarks.bank_plan import (
     Chains,
     accepted,
     chain_designs,
+    near_today,
     planned,
 )
 from se_rl_benchmarks.many_trainings import Job, Outcome, Workshop, run_jobs
@@ -71,7 +74,11 @@ LAST_AGAIN = Way(2, 3.0, 4)
 
 
 class Bank:
-    """What is trained and what is still to do; `file` gets a line for each training."""
+    """What is trained and what is still to do; `file` gets a line for each training.
+
+    `base` is the default that all designs are held against, where it is no longer today's: its
+    modules that have changed since.
+    """
 
     def __init__(
         self,
@@ -81,8 +88,10 @@ class Bank:
         *,
         designs: int,
         champions: Iterable[PlannedDesign] = (),
+        base: Mapping[str, str] | None = None,
     ) -> None:
         config = workshop.config
+        self.base = base or {}
         self.work = config.work
         self.rule = ScoreRule.of(config)
         self.cells = workshop.cells
@@ -182,7 +191,34 @@ class Bank:
             yield self._job(design, way)
 
     def _job(self, design: PlannedDesign, way: Way) -> Job:
-        return Job(design.id, way.times * self.work, way.seed, design.sources, rung=way.rung)
+        sources = {**self.base, **design.sources}
+        return Job(design.id, way.times * self.work, way.seed, sources, rung=way.rung)
+
+
+class GrowingBank(Bank):
+    """The package's bank with designs near today's default, the default itself among them."""
+
+    def __init__(
+        self, workshop: Workshop, lines: Sequence[BankLine], file: TextIO, *, more: int
+    ) -> None:
+        known = load_bank()
+        changed = {}
+        for module, text in known.head.default.items():
+            if text != KINDS[module].default_source:
+                changed[module] = text
+        super().__init__(workshop, lines, file, designs=0, base=changed)
+        self.near = near_today(known.head, more, seed=0)
+
+    def jobs(self) -> Iterator[Job]:
+        """Search trainings of all, a second seed of every third, long ones of every sixth."""
+        for way in (SEARCH, OTHERS[0], LAST):  # in every call: all others are held against these
+            yield self._job(DEFAULT_DESIGN, way)
+        for design in self.near:
+            yield from self._missing(design, SEARCH)
+        for design in self.near[::3]:
+            yield from self._missing(design, OTHERS[0])
+        for design in self.near[::6]:
+            yield from self._missing(design, LAST)
 
 
 def head_of(config: RunConfig, name: str) -> BankHead:
@@ -218,6 +254,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=Path("out/bank.jsonl"))
     parser.add_argument("--resume", type=Path, help="a bank to go on with")
+    parser.add_argument("--grow", type=int, default=0, help="designs near today's default to add")
     parser.add_argument("--accepted", type=Path, help="champions of searches to train, too")
     parser.add_argument("--pack", type=Path, help="make the package's bank of this file, no more")
     parser.add_argument("--seconds", type=float, default=540.0, help="stop after so many, in all")
@@ -240,13 +277,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     config = preset(options.preset, data=options.data, scenario=options.scenario)
     if options.work is not None:
         config = replace(config, work=options.work)
-    head = head_of(config, options.preset)
+    head = load_bank().head if options.grow else head_of(config, options.preset)
     lines = earlier(options, head)
+    if options.grow and not lines:
+        lines = list(load_bank().lines)
     write_lines(options.out, head, lines)
     workshop = Workshop(config)
     with options.out.open("a") as file:
         champions = searched_champions(options.accepted, config.data)
-        bank = Bank(workshop, lines, file, designs=options.designs, champions=champions)
+        bank: Bank
+        if options.grow:
+            bank = GrowingBank(workshop, lines, file, more=options.grow)
+        else:
+            bank = Bank(workshop, lines, file, designs=options.designs, champions=champions)
         left = until - time.monotonic()
         run_jobs(workshop, bank.jobs(), bank.keep, seconds=left, workers=options.workers)
         print(told(bank))

@@ -15,6 +15,7 @@ import pytest
 
 from se_rl.modules.derivation import derivation
 from se_rl.modules.design_bank.readings import BankLine
+from se_rl.modules.design_bank.storage import load_bank
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import SINGLE, preset
 from se_rl.scoring.score import ScoreRule
@@ -27,6 +28,7 @@ from se_rl_benchmarks.bank_plan import (
     accepted,
     chain_designs,
     named,
+    near_today,
     planned,
 )
 from se_rl_benchmarks.design_bank import (
@@ -35,6 +37,7 @@ from se_rl_benchmarks.design_bank import (
     OTHERS,
     SEARCH,
     Bank,
+    GrowingBank,
     head_of,
     searched_champions,
 )
@@ -243,3 +246,26 @@ def test_jobs_are_asked_for_when_a_process_is_free() -> None:
     assert kept[3].reason == "ValueError: a design that raises"
     assert not any(one.reason for one in kept if one.job.design != "3")
     assert run_jobs(SimpleNamespace(prepare=lambda: None), jobs(), kept.append, seconds=0.0) == 0  # type: ignore[arg-type]
+
+
+def test_a_bank_grows_around_the_default_of_today() -> None:
+    known = load_bank()
+    near = near_today(known.head, 120, seed=0)
+    assert len(near) == 121 == len({one.id for one in near})
+    assert known.sources(near[0]) == {} and near[0].steps == 0, "the default itself"
+    for one in near[1:]:
+        changed = known.sources(one)
+        assert changed and all(derivation(text, name) for name, text in changed.items())
+    file = io.StringIO()
+    workshop = PretendedWorkshop()
+    bank = GrowingBank(cast(Any, workshop), list(known.lines), file, more=120)
+    jobs = list(bank.jobs())
+    assert jobs[0].design == DEFAULT_DESIGN.id
+    network = known.head.default["network"]
+    assert jobs[0].sources == {"network": network} != KINDS["network"].default_source
+    assert jobs[3].sources["network"] == KINDS["network"].default_source
+    for job in jobs[:6]:
+        bank.keep(workshop.outcome(job))
+    lines = [json.loads(text) for text in file.getvalue().splitlines()]
+    assert len(lines) == 3, "the bank's own default is in it already"
+    assert {line["design"]["kind"] for line in lines} == {"near"}
