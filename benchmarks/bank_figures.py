@@ -109,6 +109,8 @@ class BankFigures:
     held_out_error: Mapping[str, float]
     groups: Mapping[str, GroupFigures]
     edits: Sequence[EditGain]
+    today: Mapping[str, float]
+    """What the default of today gained over the bank's own, by training, where it was trained."""
 
 
 def bank_figures(bank: DesignBank, weights: Mapping[str, float]) -> BankFigures:
@@ -135,7 +137,18 @@ def bank_figures(bank: DesignBank, weights: Mapping[str, float]) -> BankFigures:
         held_out_error={name: one.error for name, one in predicted.items()},
         groups=group_figures(bank, weights, predicted),
         edits=edit_gains(bank, weights),
+        today=_today(bank),
     )
+
+
+def _today(bank: DesignBank) -> dict[str, float]:
+    found = {}
+    for one in bank.designs:
+        if one is not bank.default and not bank.sources(one.design):
+            for line in one.readings:
+                if line.score:
+                    found[f"{line.work:.3g} units, seed {line.seed}"] = line.score.gain
+    return found
 
 
 def ranked(predicted: Iterable[float], true: Iterable[float]) -> RankCorrelation:

@@ -82,6 +82,7 @@ def page(head: BankHead, figures: BankFigures) -> str:
             seed_sd=figures.seed_sd,
             luck=_luck(figures),
         ),
+        _today(figures),
         table(("training", "designs"), _counts(figures.trainings)) + "\n",
         AGREEMENT,
         _correlations("readings", figures.agreement),
@@ -95,6 +96,17 @@ def page(head: BankHead, figures: BankFigures) -> str:
         _edits([*figures.edits[:SHOWN], *figures.edits[SHOWN:][-SHOWN:]]),
     ]
     return "\n".join(map(_filled, parts))
+
+
+def _today(figures: BankFigures) -> str:
+    """How far the default of today is above the bank's own."""
+    if not figures.today:
+        return "The bank's own default is that of today.\n"
+    gains = ", ".join(f"{signed(gain)} ({way})" for way, gain in figures.today.items())
+    return (
+        "Searches begin with another default today, which is one of the `near` designs. Over the"
+        f" bank's own, with which all gains here are compared, it gained {gains}.\n"
+    )
 
 
 def _filled(part: str) -> str:
