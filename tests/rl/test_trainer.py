@@ -17,6 +17,7 @@ from modules.zoo_networks import NETWORKS
 from rl.toy_worlds import CheapHalf, ToyWorld
 from se_rl.modules.defaults import Modules, Network
 from se_rl.modules.loading import load_design
+from se_rl.rl.learner import Learner
 from se_rl.rl.policy import Policy
 from se_rl.rl.ppo import PPOSettings
 from se_rl.rl.rebalance import FLOOR, Balance
@@ -321,3 +322,16 @@ def test_rows_that_were_met_count_as_rows_of_zeros(name: str) -> None:
     policy = Policy(load_design({"network": NETWORKS[name]}), observation_size=32, actions=2)
     windows = torch.rand((68, policy.history, 32))
     assert row_work(policy, windows) == pytest.approx(row_work(policy), rel=0.05)
+
+
+def test_settings_replace_the_default_network_s_constants_and_no_designed_one_s() -> None:
+    class Designed(Network):
+        learning_rate = 0.005
+
+    asked = TrainConfig(learning_rate=3e-4, gae_lambda=0.95)
+    rates = []
+    for network, config in ((Network, TrainConfig()), (Network, asked), (Designed, asked)):
+        modules = Modules(reward=DIRECT.reward, network=network)
+        learner = Learner.of_design(modules, {"static": CheapHalf()}, config, seed=0)
+        rates.append((learner.ppo.groups[0].rate, learner.gae_lambda["dynamic"]))
+    assert rates == [(0.002, 0.98), (3e-4, 0.95), (0.005, 0.98)]
