@@ -9,6 +9,7 @@ from textwrap import fill, shorten
 
 from se_rl.modules.design_bank.readings import BankHead
 from se_rl.modules.design_bank.surrogate import STRENGTHS
+from se_rl.modules.kinds import KINDS
 from se_rl.records.files import to_json
 from se_rl_benchmarks.bank_figures import (
     FOLDS,
@@ -82,7 +83,7 @@ def page(head: BankHead, figures: BankFigures) -> str:
             seed_sd=figures.seed_sd,
             luck=_luck(figures),
         ),
-        _today(figures),
+        _today(head, figures),
         table(("training", "designs"), _counts(figures.trainings)) + "\n",
         AGREEMENT,
         _correlations("readings", figures.agreement),
@@ -98,10 +99,12 @@ def page(head: BankHead, figures: BankFigures) -> str:
     return "\n".join(map(_filled, parts))
 
 
-def _today(figures: BankFigures) -> str:
+def _today(head: BankHead, figures: BankFigures) -> str:
     """How far the default of today is above the bank's own."""
-    if not figures.today:
+    if all(KINDS[module].default_source == text for module, text in head.default.items()):
         return "The bank's own default is that of today.\n"
+    if not figures.today:
+        return "Searches begin with another default today, which this bank has not trained.\n"
     gains = ", ".join(f"{signed(gain)} ({way})" for way, gain in figures.today.items())
     return (
         "Searches begin with another default today, which is one of the `near` designs. Over the"

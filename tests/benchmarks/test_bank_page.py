@@ -19,6 +19,7 @@ from se_rl_benchmarks.bank_figures import (
     FOLDS,
     GROUPS,
     KNOWN_BEFORE,
+    bank_figures,
     edit_gains,
     folds,
     group_figures,
@@ -26,6 +27,7 @@ from se_rl_benchmarks.bank_figures import (
     ranked,
 )
 from se_rl_benchmarks.bank_lines import write_lines
+from se_rl_benchmarks.bank_page import page
 from se_rl_benchmarks.design_bank import pack
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "modules"))
@@ -119,3 +121,12 @@ def test_edits_are_told_with_errors_best_first() -> None:
         one.design.kind == "scan" for one in BANK.designs
     )
     assert all(one.se > 0.05 and " -> " in one.change for one in found)
+
+
+def test_the_page_says_whose_default_all_gains_are_over() -> None:
+    figures = bank_figures(BANK, EQUAL)
+    assert "own default is that of today" in page(tiny_bank.HEAD, figures)
+    former = replace(tiny_bank.HEAD, default={**tiny_bank.HEAD.default, "network": "former"})
+    assert "which this bank has not trained" in page(former, figures)
+    known = replace(figures, today={"4.2 units, seed 0": 0.5})
+    assert "+0.50 (4.2 units, seed 0)" in " ".join(page(former, known).split())
