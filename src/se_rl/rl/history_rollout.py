@@ -39,9 +39,9 @@ class HistoryPlayer:
         cls, world: World, policy: Policy, action_map: ActionMap, fused: FusedPolicy | None
     ) -> HistoryPlayer | None:
         """None where the kernel does not know the world, the network or the actions."""
-        usual = type(action_map) in (ActionMap, RatioActions) and policy.history == 1
-        on_cpu = policy.log_std.device.type == "cpu"
-        if fused is None or fused.has_filter or not usual or not on_cpu or not _is_plain(world):
+        if not takes_any_share(world, action_map) or fused is None or fused.has_filter:
+            return None
+        if policy.history > 1 or policy.log_std.device.type != "cpu":
             return None
         return cls(fused.layers, policy, action_map)
 
@@ -113,6 +113,12 @@ class HistoryPlayer:
             if ratio < 1.0:
                 found[step] = math.log(ratio / (1.0 - ratio))
         return found
+
+
+def takes_any_share(world: World, action_map: ActionMap) -> bool:
+    """Whether an output is a share of what is left, of which all trades at a price that it does not
+    move."""
+    return type(action_map) in (ActionMap, RatioActions) and _is_plain(world)
 
 
 def _is_plain(world: World) -> bool:

@@ -35,7 +35,7 @@ class TrainConfig:
         1, "times that each simulated order is played in a batch, with other noise", metavar="N"
     )
     phases: tuple[float, float, float] = option(
-        (0.4, 0.3, 0.3), "shares of the budget: static, dynamic, joint"
+        (0.2, 0.4, 0.4), "shares of the budget: static, dynamic, joint"
     )
     risk: float = option(0.02, "risk aversion per bps in choosing the best snapshot", metavar="R")
     gamma: float = option(1.0, "discount per step; 1 for orders that end anyway", metavar="G")

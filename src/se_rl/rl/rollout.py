@@ -14,7 +14,7 @@ from se_rl.environments.worlds import Episodes, World
 from se_rl.modules.defaults import Reward
 from se_rl.rl.fused import FusedPolicy
 from se_rl.rl.history_kernel import HistorySteps
-from se_rl.rl.history_rollout import HistoryPlayer
+from se_rl.rl.history_rollout import HistoryPlayer, takes_any_share
 from se_rl.rl.policy import ActionMap, Neutral, Policy, Window
 
 Think = Callable[[Tensor, Tensor, Tensor], None]
@@ -45,6 +45,8 @@ class Rollout:
     """Which orders count: those whose market did not break."""
     place: int = 0
     """Which of the policy's heads answered."""
+    noise: Tensor | None = None
+    """How far outputs [step, order] were from their means, where no price moves with what we trade."""
 
     @property
     def live(self) -> Tensor | None:
@@ -135,6 +137,7 @@ def collect(
         field_names=world.field_names,
         kept=torch.from_numpy(~world.broken).to(device),
         place=place,
+        noise=noise[:, 0] if takes_any_share(world, action_map) else None,
     )
 
 

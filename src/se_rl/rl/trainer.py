@@ -16,6 +16,7 @@ from itertools import repeat
 from typing import Self
 
 import numpy as np
+from torch import Tensor
 
 from se_rl.environments.worlds import World, several
 from se_rl.modules.defaults import Modules
@@ -23,6 +24,7 @@ from se_rl.rl.batch import Batch
 from se_rl.rl.held_back import Judge
 from se_rl.rl.imitation import imitate
 from se_rl.rl.learner import OWN_SEEDS, Learner, TrainConfig, check_world_names, most_agents
+from se_rl.rl.path_advantages import path_advantages
 from se_rl.rl.policy import Neutral, Policy
 from se_rl.rl.ppo import UpdateStats
 from se_rl.rl.rebalance import EVERY, Balance
@@ -206,11 +208,20 @@ class Training:
         rewards = rollout.rewards(learner.reward, bound=learner.reward_bound)  # [step, order]
         lam = learner.gae_lambda[name]
         found = sampler.estimates(rollout, rewards, gamma=learner.gamma, lam=lam)
+        by_path = self._path_advantages(rollout, discount=learner.gamma * lam)
+        advantages = found.advantages if by_path is None else by_path
         batch = Batch.of(
-            rollout, found.advantages, policy=learner.policy, returns=found.returns, weight=weight
+            rollout, advantages, policy=learner.policy, returns=found.returns, weight=weight
         )
         totals = rewards[:, rollout.kept].sum(0)
         return batch, float(totals.mean())
+
+    def _path_advantages(self, rollout: Rollout, *, discount: float) -> Tensor | None:
+        """Advantages by the reward's derivative, where nothing but our own inventory follows."""
+        if rollout.noise is None:
+            return None
+        reward, names = self.learner.reward, rollout.field_names
+        return path_advantages(rollout.fields, names, reward, rollout.noise, discount=discount)
 
     def _count_row(self, rollout: Rollout, policy: Policy) -> None:
         """Count a row's work on what the policy met in steps that are drawn anew each time."""

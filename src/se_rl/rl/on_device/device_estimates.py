@@ -6,7 +6,7 @@ row of them. Orders whose market broke have no weight in any fit or mean.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 
 from se_rl.environments.worlds import FIELD_NAMES
+from se_rl.modules.defaults import Reward
 from se_rl.rl.advantages import MARKET_FIELDS, RIDGE, advantages, hindsight_columns
 from se_rl.rl.learner import Learner
 from se_rl.rl.on_device.device_rollout import Owner, StackRollout
+from se_rl.rl.path_advantages import path_advantages
 from se_rl.rl.rollout import Diverged
 from se_rl.rl.world_sampler import WorldSampler, over_copies
 
@@ -52,6 +54,7 @@ def taught(
     results = _results(rewards, rollout, learners)
     gamma, lam = learners[0].gamma, learners[0].gae_lambda[name]
     found, returns = _estimates(rewards, rollout, samplers, gamma=gamma, lam=lam)
+    found = _by_path(found, rollout, learners, discount=gamma * lam)
     weight = kept / (len(rewards) * count.clamp(min=1))[:, None]
     # centred and scaled: (A - mean A) / (std A + 1e-8)
     centred = found - (found * weight).sum((0, 2))[:, None]
@@ -65,13 +68,33 @@ def _rewards(rollout: StackRollout[Owner], learners: Sequence[Learner]) -> Tenso
     """[step, policy, order]: every reward is asked once, about all orders that it pays."""
     _, steps, policies, orders = rollout.fields.shape
     rewards = rollout.fields.new_empty((steps, policies, orders))
-    for reward in dict.fromkeys(learner.reward for learner in learners):
-        paid = [i for i, learner in enumerate(learners) if learner.reward is reward]
-        own = rollout.fields if len(paid) == policies else rollout.fields[:, :, paid]
-        rows = own.flatten(1)
+    for reward, paid in _paid(learners):
+        rows = rollout.fields[:, :, paid].flatten(1)
         values = reward(SimpleNamespace(**dict(zip(FIELD_NAMES, rows, strict=True))))
         rewards[:, paid] = values.float().view(steps, len(paid), orders)
     return rewards
+
+
+def _paid(learners: Sequence[Learner]) -> Iterator[tuple[Reward, list[int]]]:
+    """Every reward, and the places of the learners that it pays."""
+    for reward in dict.fromkeys(learner.reward for learner in learners):
+        yield reward, [i for i, learner in enumerate(learners) if learner.reward is reward]
+
+
+def _by_path(
+    found: Tensor, rollout: StackRollout[Owner], learners: Sequence[Learner], *, discount: float
+) -> Tensor:
+    """Advantages [step, policy, order] by the rewards' derivatives, where there are some."""
+    if rollout.noise is None:
+        return found
+    noise = rollout.noise.transpose(0, 1)  # [step, policy, order]
+    found = found.clone()
+    for reward, paid in _paid(learners):
+        fields = rollout.fields[:, :, paid]
+        better = path_advantages(fields, FIELD_NAMES, reward, noise[:, paid], discount=discount)
+        if better is not None:
+            found[:, paid] = better
+    return found
 
 
 def _results(

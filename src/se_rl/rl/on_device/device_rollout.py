@@ -12,6 +12,7 @@ from torch import Tensor
 
 from se_rl.environments.mixed_world import join_orders
 from se_rl.environments.worlds import Episodes, World
+from se_rl.rl.history_rollout import takes_any_share
 from se_rl.rl.on_device.device_world import DeviceWorld
 from se_rl.rl.on_device.stack import Stack
 from se_rl.rl.policy import Neutral
@@ -51,6 +52,8 @@ class StackRollout(Generic[Owner]):
     fields: Tensor  # [field, step, policy, order]
     kept: Tensor  # [policy, order]
     place: int
+    noise: Tensor | None = None
+    """How far outputs [policy, step, order] were from their means; see `rl.rollout.Rollout`."""
 
 
 @torch.no_grad()
@@ -92,6 +95,7 @@ class _Player(Generic[Owner]):
         self._flat = stack.flat([play.row for play in plays])
         self._answer = stack.answering(self._flat, self._place)
         self._used = stack.first.action_map.outputs(draw.world.takes_price)
+        self._takes_any_share = takes_any_share(draw.world, stack.first.action_map)
         noise = [play.draw.noise for play in plays if play.draw.noise is not None]
         self._noise = torch.stack(noise, dim=2).to(stack.device) if noise else None
         size = (*self._shape, stack.policy.history, stack.policy.observation_size)
@@ -141,6 +145,7 @@ class _Player(Generic[Owner]):
             fields=fields.unflatten(2, self._shape),
             kept=kept.view(self._shape),
             place=self._place,
+            noise=(taken - heads[: self._used])[0] if self._takes_any_share else None,
         )
 
 
