@@ -180,7 +180,6 @@ def test_a_short_training_finds_what_reverts() -> None:
             {"static": past},
             TrainConfig(budget=1.2),
             seed=seed,
-            neutral={"static": Neutral()},
         )
         orders = later.draw(np.random.default_rng(0), 2000)
         assert execute(later, trained.runner("static"), orders).over_twap().mean > 0.5
