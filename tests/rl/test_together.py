@@ -91,7 +91,7 @@ def test_orders_in_broken_markets_teach_nothing() -> None:
         kind.profile, noise_limit_rate=0.02, noise_market_rate=0.6, maker_levels=2, maker_lots=1
     )
     world = DynamicWorld(kinds=(replace(kind, profile=fragile),), horizon=6, bank=32)
-    config = TrainConfig(budget=0.02, samples=384)
+    config = TrainConfig(budget=0.02, samples=384, copies=1)
     (found,) = train_together((Modules(),), {"dynamic": world}, config, seeds=(3,), device="cpu")
     alone = train(Modules(), {"dynamic": world}, config, seed=3)
     assert world.broken.any() and not world.broken.all()  # of the last batch

@@ -27,13 +27,13 @@ three times as long as acting on it.
 class ExpectedAnswer:
     """What the parent knows of an answer before the training begins.
 
-    `shape` are the sizes of a usual policy, `steps` the order steps of one update in each world (the
-    fewest and the most, by lengths of orders and sizes of batches), `longest` the steps of the longest
-    order, `budget` the work to spend.
+    `shape` are the sizes of a usual policy, `charged` the order steps that one update in each world is
+    charged for (the fewest and the most, by lengths of orders and sizes of batches), `longest` the steps
+    of the longest order, `budget` the work to spend.
     """
 
     shape: Mapping[str, int]
-    steps: Mapping[str, tuple[int, int]]
+    charged: Mapping[str, tuple[float, float]]
     longest: int
     budget: float
 
@@ -45,15 +45,11 @@ class ExpectedAnswer:
             horizons = {worlds.worlds: horizons[worlds.worlds]}
         simulated = "dynamic" in horizons
         agents = worlds.agents if simulated else 1
-        steps = {}
+        charged = {}
         for name, lengths in horizons.items():
-            played = []
-            for batch in (BATCH.low, BATCH.high):
-                samples = round(batch * config.samples)
-                for horizon in lengths:
-                    orders = orders_of_batch(samples, horizon, agents, config.copies_in(name))
-                    played.append(horizon * orders)
-            steps[name] = (min(played), max(played))
+            copies = config.copies_in(name)
+            bounds = [_charged(config.samples, horizon, agents, copies) for horizon in lengths]
+            charged[name] = (min(low for low, _ in bounds), max(high for _, high in bounds))
         limits_on_history = "static" in horizons and worlds.fill_model == "limit_on_bars"
         takes_price = limits_on_history or (simulated and worlds.takes_price)
         shape = {
@@ -64,7 +60,7 @@ class ExpectedAnswer:
             "worlds": len(horizons),
         }
         longest = max(map(max, horizons.values()))
-        return cls(shape, steps, longest, config.budget)
+        return cls(shape, charged, longest, config.budget)
 
     def shape_of(self, interface: AgentInterface) -> Mapping[str, int]:
         """The sizes of a policy that asks for this; `shape` is that of one that asks for nothing."""
@@ -75,9 +71,9 @@ class ExpectedAnswer:
     @property
     def phases(self) -> dict[str, tuple[str, ...]]:
         """The worlds of each phase."""
-        phases: dict[str, tuple[str, ...]] = {name: (name,) for name in self.steps}
+        phases: dict[str, tuple[str, ...]] = {name: (name,) for name in self.charged}
         if len(phases) > 1:
-            phases["joint"] = tuple(self.steps)
+            phases["joint"] = tuple(self.charged)
         return phases
 
     def least_work(self, phase: str) -> float:
@@ -95,6 +91,19 @@ class ExpectedAnswer:
         total = 0.0
         for world in self.phases[phase]:
             cost = work_of_step(world, row=row, epochs=epochs, talks=talks)
-            overhead = batch_overhead(BATCH.high if most else BATCH.low)
-            total += self.steps[world][most] * cost * overhead
+            total += self.charged[world][most] * cost
         return total
+
+
+def _charged(samples: int, horizon: int, agents: int, copies: int) -> tuple[float, float]:
+    """The fewest and the most order steps that an update is charged for, whatever its batch.
+
+    A batch has whole groups of orders, and a larger one is charged less for each of them: the fewest
+    are those of the smallest batch, charged as if it were all but large enough for one group more.
+    """
+    fewest = orders_of_batch(round(BATCH.low * samples), horizon, agents, copies)
+    most = orders_of_batch(round(BATCH.high * samples), horizon, agents, copies)
+    one_more = (fewest + 2 * agents * copies) * horizon / samples
+    least = fewest * batch_overhead(min(max(one_more, BATCH.low), BATCH.high))
+    dearest = max(fewest * batch_overhead(BATCH.low), most * batch_overhead(BATCH.high))
+    return horizon * least, horizon * dearest

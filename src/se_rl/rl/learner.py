@@ -32,7 +32,7 @@ class TrainConfig:
     budget: float = option(2.0, "work units in all: about seconds of one core", metavar="WORK")
     samples: int = option(16_384, "order steps per update and world, about", metavar="N")
     copies: int = option(
-        1, "times that each simulated order is played in a batch, with other noise", metavar="N"
+        4, "times that each simulated order is played in a batch, with other noise", metavar="N"
     )
     phases: tuple[float, float, float] = option(
         (0.2, 0.4, 0.4), "shares of the budget: static, dynamic, joint"
