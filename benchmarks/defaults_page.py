@@ -25,8 +25,9 @@ taker without costs, T=240 on the US minute sets and the whole session elsewhere
 days alone; trainings on history, {budget:g} work units each, {seeds} seeds. Mean: the whole gain,
 day by day; specific: without what all symbols' schedules earned together; tracking error: standard
 deviation of a day's whole gain; score: specific - {risk:g}/2 x its variance. 95 % by days (Student
-t), and of the score by the jackknife over days and over training seeds. {jobs} jobs; code
-{code}, torch {torch}, Python {python}.
+t), and of the score by the jackknife over days and over training seeds. Old default and naive are
+designs as well, trained by the same trainer. {jobs} jobs; code {code}, torch {torch}, Python
+{python}.
 """
 WALK = """## Walk-forward, pooled by market
 
