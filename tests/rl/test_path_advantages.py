@@ -103,24 +103,6 @@ def test_what_comes_later_counts_by_the_discount() -> None:
     torch.testing.assert_close(first(0.7), 0.25 * (price[0] - 1.0 - 0.7 * later))
 
 
-def test_what_costs_for_sure_is_followed_twice_as_far_as_luck() -> None:
-    def costly(step: object) -> Tensor:
-        return -3.0 * step.inventory_left  # type: ignore[attr-defined]
-
-    outputs = torch.zeros((STEPS, ORDERS), dtype=torch.float64)
-    up = torch.ones_like(outputs)
-    found = path_advantages(played(outputs), FIELD_NAMES, costly, up, discount=0.49)
-    assert found is not None
-    # a share held costs 3 a step, half of it stays, and a step ahead counts 0.7, the root of 0.49
-    worth = 0.0
-    for _ in range(STEPS - 2):
-        worth = 0.5 * (-3.0 + 0.7 * worth)
-    expected = 0.25 * (3.0 - 0.7 * worth)
-    assert found[0].mean().item() == pytest.approx(
-        expected, rel=0.2
-    )  # moves explain a little of it
-
-
 def test_policies_side_by_side_have_slopes_of_their_own() -> None:
     one = torch.randn((STEPS, ORDERS), generator=torch.Generator().manual_seed(1))
     other = torch.randn((STEPS, ORDERS), generator=torch.Generator().manual_seed(2))

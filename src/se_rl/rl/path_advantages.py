@@ -10,14 +10,12 @@ design's reward can be differentiated. With a_t the share of what is held that s
 worth_t is what one more share held before step t earns, slope_t what a larger output earns, the
 share being the logistic function of the output. An estimate by trial credits an action with the luck
 of all that followed, other actions' noise included; the slope knows its own step's part. `discount`
-looks as far ahead as those estimates do, because later moves of the price are mostly luck. What a
-share costs whatever the price does, its risk above all, is no luck and is followed twice as far. That
-later outputs see what is left is not followed up.
+looks as far ahead as those estimates do, because later moves of the price are mostly luck. That later
+outputs see what is left is not followed up.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -25,9 +23,7 @@ import torch
 from torch import Tensor
 
 from se_rl.modules.defaults import Reward
-from se_rl.rl.advantages import RIDGE
 
-PRICES = ("no_order_mid", "no_order_mid_before", "news")
 TRADED = "traded_share"
 LEFT = "inventory_left"
 REACH = 1e-3
@@ -55,11 +51,8 @@ def path_advantages(
     held = traded + left
     share = (traded / held.clamp(min=1e-9)).clamp(0.0, 1.0)
     stays = 1.0 - share
-    luck = _of_moves(by_left, fields, names)
-    further = math.sqrt(discount)
-    worth = discount * _worth(share * by_traded + stays * luck, discount * stays)
-    worth += further * _worth(stays * (by_left - luck), further * stays)
-    slope = held * share * stays * (by_traded - by_left - worth)
+    worth = _worth(share * by_traded + stays * by_left, discount * stays)
+    slope = held * share * stays * (by_traded - by_left - discount * worth)
     return slope * noise.sign()
 
 
@@ -69,23 +62,6 @@ def _worth(earned: Tensor, kept: Tensor) -> Tensor:
     for step in range(len(earned) - 1, 0, -1):
         torch.addcmul(earned[step], kept[step], worth[step], out=worth[step - 1])
     return worth
-
-
-def _of_moves(by_left: Tensor, fields: Tensor, names: Sequence[str]) -> Tensor:
-    """The part of the derivative by what is left that the price's moves make, by least squares.
-
-    Policies that stand between steps and orders have a fit of their own.
-    """
-    steps, orders = by_left.shape[0], by_left.shape[-1]
-    after, before, news = (fields[names.index(name)] for name in PRICES)
-    columns = torch.stack([after - before, news, by_left], -1).double()
-    rows = columns.view(steps, -1, orders, 3).transpose(0, 1).flatten(1, 2)  # [policy, row, column]
-    x, y = rows[..., :2], rows[..., 2:]
-    x = x / x.square().mean(1, keepdim=True).sqrt().clamp(min=1e-12)
-    ridge = RIDGE * x.shape[1] * torch.eye(2, dtype=x.dtype, device=x.device)
-    normal = x.transpose(1, 2) @ x + ridge
-    fitted = x @ torch.linalg.solve(normal, x.transpose(1, 2) @ y)  # [policy, row, 1]
-    return fitted.view(-1, steps, orders).transpose(0, 1).reshape_as(by_left).to(by_left.dtype)
 
 
 def _derivatives(fields: Tensor, names: Sequence[str], reward: Reward) -> list[Tensor] | None:
