@@ -48,7 +48,7 @@ class LengthRow:
     simulated: float
     simulated_se: float
     seconds: float
-    last_alpha: float
+    last_alpha: float | None
 
 
 def jobs_of(work: float, seeds: int) -> list[Job]:
@@ -82,7 +82,7 @@ def row_of(outcomes: Sequence[Outcome], rule: ScoreRule, cells: Sequence[str]) -
         simulated,
         simulated_se,
         float(np.mean([one.seconds for one in outcomes])),
-        float(np.mean(alphas)) if alphas else float("nan"),
+        float(np.mean(alphas)) if alphas else None,
     )
 
 
@@ -98,11 +98,12 @@ def page(rows: Sequence[LengthRow]) -> str:
         "|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
+        alpha = "" if row.last_alpha is None else f"{row.last_alpha:.2f}"
         lines.append(
             f"| {row.worlds} | {row.work:g} | {row.seeds} | {row.score:+.2f} ± {row.score_se:.2f} "
             f"| {row.history:+.2f} ± {row.history_se:.2f} "
             f"| {row.simulated:+.2f} ± {row.simulated_se:.2f} "
-            f"| {row.seconds:.1f} | {row.last_alpha:.2f} |"
+            f"| {row.seconds:.1f} | {alpha} |"
         )
     return HEAD + "\n".join(lines) + "\n"
 
