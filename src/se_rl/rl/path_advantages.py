@@ -62,7 +62,9 @@ def _derivatives(fields: Tensor, names: Sequence[str], reward: Reward) -> list[T
         with torch.enable_grad():
             total = reward(SimpleNamespace(**{**columns, **own})).sum()
             found = torch.autograd.grad(total, list(own.values()), allow_unused=True)
-    except RuntimeError:  # nothing of it can be differentiated
+    except RuntimeError as error:  # nothing of it can be differentiated
+        if "fork" in str(error):  # that is the process's fault: nobody shall learn otherwise for it
+            raise
         return None
     shape = fields.shape[1:]
     slopes = [
