@@ -85,7 +85,9 @@ def train_default(data: MarketData, path: Path, budget: float) -> None:
     kinds: list[MarketKind] = []
     for name, profile in FAMILY.items():
         kinds += [MarketKind(name, profile), MarketKind(name, profile, twin=True)]
-    dynamic = DynamicWorld(data, kinds=kinds, horizon=HORIZON, takes_price=True, seed=1)
+    dynamic = DynamicWorld(
+        data, kinds=kinds, horizon=HORIZON, takes_price=True, limit_unit="volatility", seed=1
+    )
     static = StaticWorld(data, horizon=HISTORY_BARS)
     constant = best_constant([dynamic], np.random.default_rng(0), episodes=512)
     neutral = {"dynamic": Neutral(constant.multiple, constant.offset)}

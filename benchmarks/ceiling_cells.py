@@ -8,6 +8,7 @@ import numpy as np
 
 from se_rl.baselines.passive_grid import passive_grid
 from se_rl.data.market_data import MarketData
+from se_rl.environments.dynamic_core import LimitUnit
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.market.family import FAMILY, MarketKind
@@ -40,8 +41,10 @@ class Cell:
         """Where its outcome is kept."""
         return f"{self.profile.replace(' ', '_')}_{self.kind}_{self.participation:g}.json"
 
-    def world(self, data: MarketData | None, *, books: int) -> DynamicWorld:
-        """Its markets and orders, `books` of them."""
+    def world(
+        self, data: MarketData | None, *, books: int, limit_unit: LimitUnit = "ticks"
+    ) -> DynamicWorld:
+        """Its markets and orders, `books` of them; the default's limits have a unit of their own."""
         market = MarketKind(self.profile, FAMILY[self.profile], twin=self.kind == "twin")
         return DynamicWorld(
             data if market.twin else None,
@@ -51,6 +54,7 @@ class Cell:
             takes_price=True,
             bank=books,
             seed=SEED,
+            limit_unit=limit_unit,
         )
 
 
@@ -153,7 +157,7 @@ def measure_default(
     world = cell.world(data, books=TEST_BOOKS + GRID_BOOKS)
     episodes = entries(world, 0, TEST_BOOKS)
     constant = execute(world, best_of_grid(world), episodes)
-    learned = execute(world, default, episodes)
+    learned = _of_default(cell, data, default)
     whole = np.isfinite(constant.gain + learned.gain + constant.twap_gain)
     twap = constant.twap_gain[whole]
     saved = float((constant.gain[whole] - twap).mean())
@@ -172,7 +176,7 @@ def measure(cell: Cell, data: MarketData, found: Found, default: Actor) -> CellO
     episodes = entries(world, 0, TEST_BOOKS)
     constant = execute(world, found.constant, episodes)
     ceiling = execute(world, found.ceiling(world.observation_size), episodes)
-    learned = execute(world, default, episodes)
+    learned = _of_default(cell, data, default)
     whole = np.isfinite(constant.gain + ceiling.gain + learned.gain + constant.twap_gain)
     twap = constant.twap_gain[whole]
 
@@ -194,6 +198,12 @@ def measure(cell: Cell, data: MarketData, found: Found, default: Actor) -> CellO
         default_se=over(learned, constant)[1],
         void=int((~whole).sum()),
     )
+
+
+def _of_default(cell: Cell, data: MarketData, default: Actor) -> Executed:
+    """The default on the measuring entries, its limits measured as where it was trained."""
+    world = cell.world(data, books=TEST_BOOKS, limit_unit="volatility")
+    return execute(world, default, entries(world, 0, TEST_BOOKS))
 
 
 def _saved(run: Executed) -> float:

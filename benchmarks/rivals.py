@@ -38,7 +38,7 @@ from se_rl.environments.worlds import NamedWorlds
 from se_rl.market.family import FAMILY
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RISK
-from se_rl.rl.action_maps import MAX_OFFSET_TICKS
+from se_rl.rl.action_maps import MAX_OFFSET
 from se_rl.rl.policy import Neutral
 from se_rl.scoring.execution import Actor, ConstantSchedule, execute
 from se_rl.scoring.statistics import day_means
@@ -290,7 +290,7 @@ class PlannedActor:
         """The next share."""
         ratio = self._ratios[:, self._step]
         self._step += 1
-        return ratio, np.full(len(ratio), -MAX_OFFSET_TICKS)
+        return ratio, np.full(len(ratio), -MAX_OFFSET)
 
     def close(self) -> None:
         """Nothing to end."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from se_rl.baselines.passive_grid import MULTIPLES, OFFSET_TICKS, best_constant, passive_grid
+from se_rl.baselines.passive_grid import MULTIPLES, OFFSETS, best_constant, passive_grid
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.costs import Costs
 from se_rl.environments.dynamic_world import DynamicWorld
@@ -30,9 +30,7 @@ def grid(passive: DynamicWorld):
 
 
 def test_the_grid_has_every_pair_and_one_twap(grid) -> None:
-    assert [(s.multiple, s.offset) for s, _ in grid] == [
-        (m, o) for m in MULTIPLES for o in OFFSET_TICKS
-    ]
+    assert [(s.multiple, s.offset) for s, _ in grid] == [(m, o) for m in MULTIPLES for o in OFFSETS]
     costs = {done.summary()["twap_cost_bps"] for _, done in grid if not np.isnan(done.gain).any()}
     assert max(costs) - min(costs) < 1e-9 and min(costs) > 0
 

@@ -14,13 +14,14 @@ from se_rl.environments.worlds import Episodes, World
 from se_rl.scoring.execution import ConstantSchedule, Executed, execute
 
 MULTIPLES = (0.75, 1.0, 1.5, 2.0, 3.0)
-OFFSET_TICKS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
-"""Limits by their distance from the own touch; positive lies on the passive side."""
+OFFSETS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0)
+"""Limits by their distance from the own touch, in the world's unit; positive lies on the passive
+side."""
 
 
 def passive_grid(world: World, episodes: Episodes) -> list[tuple[ConstantSchedule, Executed]]:
     """Every constant schedule on the same episodes; market orders only where none has a price."""
-    offsets = OFFSET_TICKS if world.takes_price else (0.0,)
+    offsets = OFFSETS if world.takes_price else (0.0,)
     grid = []
     for multiple in MULTIPLES:
         for offset in offsets:

@@ -57,7 +57,8 @@ def dynamic_rows(
     neutral = Neutral(constant.multiple, constant.offset) if from_grid else Neutral()
     rows = {
         "TWAP": grid.twap().summary(),
-        "grid constant": grid.summary() | {"schedule": constant.words(takes_price)},
+        "grid constant": grid.summary()
+        | {"schedule": constant.words(takes_price, unit=world.limit_unit)},
     }
     for rival in registry.LEARNED if rivals is None else rivals:
         learned = learn(
@@ -80,6 +81,7 @@ def _world(config: LearnedConfig, takes_price: bool, *, seed: int, bank: int) ->
         horizon=config.dynamic_horizon,
         sizes=(config.participation, config.participation),
         takes_price=takes_price,
+        limit_unit="volatility",
         seed=seed,
         bank=bank,
     )

@@ -203,7 +203,7 @@ def market_tables(
     for world, episodes in fresh.worlds:
         say(f"simulated markets, orders of {world.horizon} steps")
         constant = execute(world, grid, episodes)
-        schedule = {"schedule": grid.words(world.takes_price)}
+        schedule = {"schedule": grid.words(world.takes_price, unit=world.limit_unit)}
         rows = {
             "TWAP": from_plain(SimulatedRow, constant.twap().summary()),
             "grid constant": from_plain(SimulatedRow, constant.summary() | schedule),

@@ -8,6 +8,7 @@ and the multi-agent world run on this engine and book nothing themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,11 @@ Observation = npt.NDArray[np.float32]
 FARTHEST_TICKS = 100_000
 """Limits farther than this from the anchor mean the same: there is no book out there."""
 
+LimitUnit = Literal["ticks", "volatility"]
+"""What the limits of a world are measured in; `volatility` stands for half of a bar's."""
+LEAST_UNIT_TICKS = 0.25
+"""The unit where prices hardly move."""
+
 
 class DynamicCore:
     """Batched execution in simulated markets: free ones, or twins of the sessions of `data`.
@@ -50,7 +56,8 @@ class DynamicCore:
     where nothing was filled), `passive_share` and `forced_share` of the whole order; `half_spread`
     and `volatility` (shares of the price) and `imbalance` as known when the step was decided; with
     shadow `no_order_mid` and `own_impact` (bps, positive is against the order), else None.
-    `inputs` names what is observed beside the usual, from the next reset on.
+    `inputs` names what is observed beside the usual, from the next reset on. `limit_unit` is what
+    limits are measured in: ticks, or halves of a bar's volatility.
     """
 
     def __init__(
@@ -63,7 +70,9 @@ class DynamicCore:
         fee_bps: float = 0.0,
         shadow: bool = False,
         seed: int = 0,
+        limit_unit: LimitUnit = "ticks",
     ) -> None:
+        self.limit_unit = limit_unit
         self.kinds = tuple(kinds or (default_kind(data),))
         self.books = ScriptedMarkets(
             data, kinds=self.kinds, scales=scales, agents=agents, shadow=shadow
@@ -144,6 +153,19 @@ class DynamicCore:
         bid = self.books.per_order(self._view.bid)
         ask = self.books.per_order(self._view.ask)
         return np.where(self._own_side == SELL, ask, bid)
+
+    def limits(self, offset: Array) -> Array:
+        """Limit prices, whole ticks from the own touch: `offset` counts units, positive is passive.
+
+        A tick is a tenth of a bar's move in one market and all of it in another; in units of the
+        volatility that is known now, one distance means much the same in both.
+        """
+        tick = self.books.tick_currency()
+        ticks = offset
+        if self.limit_unit == "volatility":
+            volatility = self.books.per_order(self._view.volatility) * self.arrival
+            ticks = offset * np.maximum(0.5 * volatility / tick, LEAST_UNIT_TICKS)
+        return self.touch() + self.orders.side * np.rint(ticks) * tick
 
     def worst_price(self) -> Array:
         """Two collars beyond the mid, worse than any fill: the price of what the market refused.

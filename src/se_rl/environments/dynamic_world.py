@@ -18,7 +18,7 @@ import numpy.typing as npt
 from se_rl.data.features import OBSERVATION_FIELDS, FeatureScales
 from se_rl.data.given import GivenBars, as_market_data
 from se_rl.data.market_data import DataError
-from se_rl.environments.dynamic_core import DynamicCore
+from se_rl.environments.dynamic_core import DynamicCore, LimitUnit
 from se_rl.environments.episode_bank import BankPlan, Baseline, EpisodeBank
 from se_rl.environments.episode_baseline import simulate_baseline
 from se_rl.environments.metrics import BPS
@@ -65,7 +65,8 @@ class DynamicWorld:
 
     Every episode draws its kind of market out of `kinds` (None: the default market), free or the
     twin of a session of `dates` in `data`. Sizes are log-uniform shares of the horizon's usual
-    volume between the two of `sizes`. With `takes_price` the offsets of a step become limit prices.
+    volume between the two of `sizes`. With `takes_price` the offsets of a step become limit prices,
+    so many of `limit_unit` from the own touch: ticks, or halves of a bar's volatility.
     `shadow_from_bank=False` simulates the baseline anew for every batch, at three times the cost.
     """
 
@@ -82,6 +83,7 @@ class DynamicWorld:
         horizon: int = 40,
         sizes: tuple[float, float] = SIZES,
         takes_price: bool = False,
+        limit_unit: LimitUnit = "ticks",
         bank: int | EpisodeBank = 4096,
         seed: int = 0,
         agents: int = 1,
@@ -131,7 +133,13 @@ class DynamicWorld:
             scales=scales,
             agents=agents,
             fee_bps=fee_bps,
+            limit_unit=limit_unit,
         )
+
+    @property
+    def limit_unit(self) -> LimitUnit:
+        """What the offsets of a step are measured in."""
+        return self.core.limit_unit
 
     def over(self, entries: range) -> DynamicWorld:
         """The same world with some of the bank's entries to draw, to be played beside it."""
@@ -165,16 +173,15 @@ class DynamicWorld:
         orders = episodes.of_horizon(self.horizon)
         self._baseline = self.baseline_of(episodes)
         observation = self.core.reset(orders, seeds=episodes.book_seeds)
-        self._tick = self.core.books.tick_currency()
         self._left = np.ones(len(orders))
         return observation
 
     def step(self, ratio: Array, offset: Array | None, fields: Fields) -> Observation:
-        """One bar; limits are whole ticks from the own touch, and there is none where it is NaN."""
+        """One bar; there is no limit where the offset is NaN."""
         core = self.core
         limit = None
         if self.takes_price and offset is not None:
-            limit = core.touch() + core.orders.side * np.rint(offset) * self._tick
+            limit = core.limits(offset)
         observation = core.step(ratio, limit)
         write_fields(self._fields(core.step_index - 1), fields)
         return observation

@@ -15,14 +15,15 @@ from torch import Tensor
 from se_rl.modules.agent_interface import USUAL_ACTIONS
 from se_rl.modules.defaults import Modules
 
-MAX_OFFSET_TICKS = 20.0
+MAX_OFFSET = 20.0
+"""Of a limit, in the unit of the world that takes it."""
 
 
 @dataclass(frozen=True)
 class Neutral:
     """The schedule that an output of 0 means.
 
-    A multiple of the TWAP slice of what is left, and the limit's offset in ticks.
+    A multiple of the TWAP slice of what is left, and the limit's offset in the world's unit.
     """
 
     multiple: float = 1.0
@@ -35,7 +36,8 @@ class ActionMap:
 
     An output of 0 is the neutral schedule, whatever the network: a collapse is harmless. The first
     output moves the ratio in log-odds, so that every ratio in (0, 1) can be reached and small ones
-    finely; the second moves the limit's distance from the touch, by `price_scale` ticks a unit.
+    finely; the second moves the limit's distance from the touch, by `price_scale` of the world's
+    units: ticks, or halves of a bar's volatility.
     Outputs of a map that `chooses` are the scores of single actions, of which one is taken.
     """
 
@@ -49,7 +51,7 @@ class ActionMap:
         return 2 if takes_price else 1
 
     def actions(self, taken: Tensor, *, steps_left: int, neutral: Neutral) -> tuple[Tensor, Tensor]:
-        """What a world takes, ratios and offsets in ticks [n], for what was drawn [number, n]."""
+        """What a world takes, ratios and offsets [n], for what was drawn [number, n]."""
         price = taken[1] if len(taken) > 1 else torch.zeros_like(taken[0])
         ratio = self.ratio(taken[0], steps_left=steps_left, neutral=neutral)
         return ratio, self.offset(price, neutral=neutral)
@@ -64,9 +66,9 @@ class ActionMap:
         return torch.sigmoid(output * self.scale + log_odds)
 
     def offset(self, output: Tensor, *, neutral: Neutral) -> Tensor:
-        """The limit's distance from the own-side touch in ticks, positive on the passive side."""
-        ticks = neutral.offset + self.price_scale * output
-        return ticks.clamp(-MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
+        """The limit's distance from the own-side touch, positive on the passive side."""
+        away = neutral.offset + self.price_scale * output
+        return away.clamp(-MAX_OFFSET, MAX_OFFSET)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from se_rl.data.features import FeatureScales
 from se_rl.data.market_data import MarketData
 from se_rl.environments.dynamic_world import EpisodeBank
 from se_rl.modules.agent_interface import USUAL_INTERFACE, AgentInterface
-from se_rl.rl.action_maps import MAX_OFFSET_TICKS
+from se_rl.rl.action_maps import MAX_OFFSET
 from se_rl.rl.expected_answer import ExpectedAnswer
 from se_rl.rl.locked_training import BANK, TRAIN, WEIGHT
 from se_rl.rl.policy import Neutral
@@ -188,7 +188,7 @@ def bounded(actions: npt.NDArray[np.float32]) -> Actions:
     """Ratios in [0, 1] and offsets in ticks of a policy's numbers [order, 2]."""
     numbers = actions.astype(np.float64)
     ratio = np.clip(numbers[:, 0], 0.0, 1.0)
-    return ratio, np.clip(numbers[:, 1], -MAX_OFFSET_TICKS, MAX_OFFSET_TICKS)
+    return ratio, np.clip(numbers[:, 1], -MAX_OFFSET, MAX_OFFSET)
 
 
 class SandboxedPolicy:

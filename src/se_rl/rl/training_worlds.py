@@ -154,7 +154,11 @@ def mixed_markets(
     scales: FeatureScales | None,
     **options: Any,
 ) -> DynamicWorld:
-    """Free markets of these kinds and, with train days, as many twins of some of them."""
+    """Free markets of these kinds and, with train days, as many twins of some of them.
+
+    Limits are measured by volatility, so that one policy can serve markets of unlike ticks.
+    """
+    options["limit_unit"] = "volatility"
     if data is None:
         return DynamicWorld(kinds=kinds, **options)
     days = len(data.dates)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.environments.dynamic_core import LimitUnit
 from se_rl.environments.metrics import BPS
 from se_rl.environments.task import ExecutionRecord
 from se_rl.environments.worlds import Episodes, World, showing
@@ -27,7 +28,7 @@ class Actor(Protocol):
         ...
 
     def act(self, observation: npt.NDArray[np.float32]) -> tuple[Array, Array]:
-        """Ratios of what is left and limit offsets in ticks, [order] each, for the next step."""
+        """Ratios of what is left and limit offsets, [order] each, for the next step."""
         ...
 
     def close(self) -> None:
@@ -36,7 +37,7 @@ class Actor(Protocol):
 
 
 Actions = tuple[Array, Array]
-"""Ratios of what is left and limit offsets in ticks, [order] each."""
+"""Ratios of what is left and limit offsets in the world's unit, [order] each."""
 
 
 @runtime_checkable
@@ -68,15 +69,16 @@ def begin(actor: Actor, observation: npt.NDArray[np.float32]) -> Callable[[], Ac
 
 
 class ConstantSchedule:
-    """A multiple of the TWAP slice of what is left, at an offset in ticks from the touch."""
+    """A multiple of the TWAP slice of what is left, at an offset from the touch in the world's unit."""
 
     def __init__(self, multiple: float = 1.0, offset: float = 0.0) -> None:
         self.multiple = multiple
         self.offset = offset
 
-    def words(self, takes_price: bool) -> str:
+    def words(self, takes_price: bool, *, unit: LimitUnit = "ticks") -> str:
         """The schedule for a person."""
-        place = f", limit {self.offset:+g} ticks from the touch" if takes_price else ", at market"
+        name = "ticks" if unit == "ticks" else "half volatilities"
+        place = f", limit {self.offset:+g} {name} from the touch" if takes_price else ", at market"
         return f"{self.multiple:g}x the TWAP slice{place}"
 
     def start(self, n: int, horizon: int) -> None:

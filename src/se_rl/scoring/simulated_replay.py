@@ -17,7 +17,7 @@ from se_rl.environments.metrics import BPS
 from se_rl.environments.worlds import Episodes
 from se_rl.market.price_levels import BUY
 from se_rl.records.order_details import SimulatedReplay
-from se_rl.scoring.execution import Actor, Array, inputs_of
+from se_rl.scoring.execution import Actor, inputs_of
 from se_rl.scoring.play import Open
 
 LEVELS = 10
@@ -111,14 +111,9 @@ def _play(core: DynamicCore, actor: Actor, episodes: Episodes, world: DynamicWor
     camera = _Camera(core)
     for _ in range(horizon):
         ratio, offset = actor.act(observation)
-        observation = core.step(ratio, _limits(core, offset) if world.takes_price else None)
+        observation = core.step(ratio, core.limits(offset) if world.takes_price else None)
         camera.note_step()
     for _ in range(max(1, horizon // 2)):
         mid, free = core.books.go_on()
         camera.note_mids(mid, free)
     return camera
-
-
-def _limits(core: DynamicCore, offset: Array) -> Array:
-    """Limit prices as the world sets them: whole ticks from the own touch."""
-    return core.touch() + core.orders.side * np.rint(offset) * core.books.tick_currency()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from se_rl.data.features import OBSERVATION_PLACE, PUBLIC_PLACES, TURNED_FIELD, TURNED_SIGN
-from se_rl.environments.dynamic_core import FARTHEST_TICKS
+from se_rl.environments.dynamic_core import FARTHEST_TICKS, LEAST_UNIT_TICKS
 from se_rl.environments.dynamic_world import DynamicWorld
 from se_rl.environments.worlds import Episodes
 from se_rl.market import participants as at
@@ -107,7 +107,7 @@ class DeviceSimulation:
         return lots
 
     def _wishes(self, lots: Tensor, offset: Tensor | None) -> Tensor:
-        """[market, 1, wish]: post these lots so many ticks from the own touch, or take them."""
+        """[market, 1, wish]: post these lots so far from the own touch, or take them."""
         view = self._view
         wishes = torch.zeros((len(lots), 1, at.WISH_FIELDS), dtype=torch.int64, device=lots.device)
         own = wishes[:, 0]
@@ -117,7 +117,12 @@ class DeviceSimulation:
         if offset is None or not self.world.takes_price:
             return wishes
         touch = torch.where(self._own_side == SELL, view.ask, view.bid)
-        moved = torch.round(torch.nan_to_num(offset.double()))
+        units = torch.nan_to_num(offset.double())
+        if self.world.limit_unit == "volatility":
+            volatility = view.volatility * self._arrival
+            unit = 0.5 * volatility / (view.tick * view.reference)
+            units = units * unit.clamp(min=LEAST_UNIT_TICKS)
+        moved = torch.round(units)
         limit = touch + self._side * moved * (view.tick * view.reference)
         away = (limit / view.reference - 1.0) / view.tick
         ticks = view.anchor + away.clamp(-FARTHEST_TICKS, FARTHEST_TICKS)
