@@ -38,9 +38,9 @@ FARTHEST_TICKS = 100_000
 """Limits farther than this from the anchor mean the same: there is no book out there."""
 
 LimitUnit = Literal["ticks", "volatility"]
-"""What the limits of a world are measured in; `volatility` stands for half of a bar's."""
-LEAST_UNIT_TICKS = 0.25
-"""The unit where prices hardly move."""
+"""What the limits of a world are measured in: `volatility` is half of a bar's, at least a tick."""
+LEAST_UNIT_TICKS = 1.0
+"""A limit moves by whole ticks: where a bar's volatility is no more than two, the unit is a tick."""
 
 
 class DynamicCore:
@@ -57,7 +57,7 @@ class DynamicCore:
     and `volatility` (shares of the price) and `imbalance` as known when the step was decided; with
     shadow `no_order_mid` and `own_impact` (bps, positive is against the order), else None.
     `inputs` names what is observed beside the usual, from the next reset on. `limit_unit` is what
-    limits are measured in: ticks, or halves of a bar's volatility.
+    limits are measured in: ticks, or halves of a bar's volatility (at least a tick).
     """
 
     def __init__(
