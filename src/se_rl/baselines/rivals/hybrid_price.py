@@ -33,7 +33,7 @@ from se_rl.baselines.rivals.learning import ppo_trainer
 from se_rl.modules.defaults import TwoLayers, squash
 
 TICKS = (0.0, -1.0, 1.0, -2.0, 2.0)
-"""The scope around its centre, in ticks."""
+"""The scope around its centre, in the world's unit of limits: ticks, or halves of a bar's volatility."""
 SIZE_STEP = 0.25
 """What a tick is where the size of the slice is found: a quarter, in logarithms."""
 FIRST_SPREAD = 1.0
