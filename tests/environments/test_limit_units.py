@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from se_rl.environments.dynamic_core import LEAST_UNIT_TICKS, LimitUnit
 from se_rl.environments.dynamic_world import DynamicWorld
+from se_rl.environments.limit_units import LEAST_UNIT_TICKS, LimitUnit
 from se_rl.market.family import LARGE_TICK, SMALL_TICK, free_kinds
 from se_rl.rl.training_worlds import mixed_markets
 from se_rl.scoring.execution import ConstantSchedule

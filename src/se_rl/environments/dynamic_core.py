@@ -8,19 +8,15 @@ and the multi-agent world run on this engine and book nothing themselves.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.features import (
-    OBSERVATION_FIELDS,
-    OBSERVATION_PLACE,
-    FeatureScales,
-)
+from se_rl.data.features import OBSERVATION_FIELDS, OBSERVATION_PLACE, FeatureScales
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.environments.engine import run_to_end
 from se_rl.environments.further_inputs import FurtherInputs
+from se_rl.environments.limit_units import LimitUnit, whole_ticks
 from se_rl.environments.market_view import MarketView
 from se_rl.environments.metrics import BPS
 from se_rl.environments.scripted_markets import ScriptedMarkets, default_kind
@@ -37,11 +33,6 @@ Observation = npt.NDArray[np.float32]
 FARTHEST_TICKS = 100_000
 """Limits farther than this from the anchor mean the same: there is no book out there."""
 
-LimitUnit = Literal["ticks", "volatility"]
-"""What the limits of a world are measured in: `volatility` is half of a bar's, at least a tick."""
-LEAST_UNIT_TICKS = 1.0
-"""A limit moves by whole ticks: where a bar's volatility is no more than two, the unit is a tick."""
-
 
 class DynamicCore:
     """Batched execution in simulated markets: free ones, or twins of the sessions of `data`.
@@ -56,8 +47,7 @@ class DynamicCore:
     where nothing was filled), `passive_share` and `forced_share` of the whole order; `half_spread`
     and `volatility` (shares of the price) and `imbalance` as known when the step was decided; with
     shadow `no_order_mid` and `own_impact` (bps, positive is against the order), else None.
-    `inputs` names what is observed beside the usual, from the next reset on. `limit_unit` is what
-    limits are measured in: ticks, or halves of a bar's volatility (at least a tick).
+    `inputs` names what is observed beside the usual, from the next reset on.
     """
 
     def __init__(
@@ -155,17 +145,11 @@ class DynamicCore:
         return np.where(self._own_side == SELL, ask, bid)
 
     def limits(self, offset: Array) -> Array:
-        """Limit prices, whole ticks from the own touch: `offset` counts units, positive is passive.
-
-        A tick is a tenth of a bar's move in one market and all of it in another; in units of the
-        volatility that is known now, one distance means much the same in both.
-        """
+        """Limit prices, so many of `limit_unit` from the own touch; positive ones are passive."""
         tick = self.books.tick_currency()
-        ticks = offset
-        if self.limit_unit == "volatility":
-            volatility = self.books.per_order(self._view.volatility) * self.arrival
-            ticks = offset * np.maximum(0.5 * volatility / tick, LEAST_UNIT_TICKS)
-        return self.touch() + self.orders.side * np.rint(ticks) * tick
+        volatility = self.books.per_order(self._view.volatility) * self.arrival / tick
+        ticks = whole_ticks(offset, self.limit_unit, volatility_ticks=volatility)
+        return self.touch() + self.orders.side * ticks * tick
 
     def worst_price(self) -> Array:
         """Two collars beyond the mid, worse than any fill: the price of what the market refused.

@@ -18,9 +18,10 @@ import numpy.typing as npt
 from se_rl.data.features import OBSERVATION_FIELDS, FeatureScales
 from se_rl.data.given import GivenBars, as_market_data
 from se_rl.data.market_data import DataError
-from se_rl.environments.dynamic_core import DynamicCore, LimitUnit
+from se_rl.environments.dynamic_core import DynamicCore
 from se_rl.environments.episode_bank import BankPlan, Baseline, EpisodeBank
 from se_rl.environments.episode_baseline import simulate_baseline
+from se_rl.environments.limit_units import LimitUnit
 from se_rl.environments.metrics import BPS
 from se_rl.environments.scripted_markets import default_kind
 from se_rl.environments.task import (

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.environments.dynamic_core import LimitUnit
+from se_rl.environments.limit_units import LimitUnit
 from se_rl.environments.metrics import BPS
 from se_rl.environments.task import ExecutionRecord
 from se_rl.environments.worlds import Episodes, World, showing

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from se_rl.data.features import OBSERVATION_PLACE, PUBLIC_PLACES, TURNED_FIELD, TURNED_SIGN
-from se_rl.environments.dynamic_core import FARTHEST_TICKS, LEAST_UNIT_TICKS
+from se_rl.environments.dynamic_core import FARTHEST_TICKS
 from se_rl.environments.dynamic_world import DynamicWorld
+from se_rl.environments.limit_units import LEAST_UNIT_TICKS
 from se_rl.environments.worlds import Episodes
 from se_rl.market import participants as at
 from se_rl.market.price_levels import BUY, SELL
