@@ -34,8 +34,12 @@ TRIES = 50
 
 LEADING = {
     "network": """class Network(nn.Module):
-    action_scale = 1.5
+    learning_rate = 0.003
+    epochs = 3
+    gae_lambda_dynamic = 0.98
+    action_scale = 2.0
     batch = 0.5
+    inputs = ('market_flow_1', 'market_flow_5', 'limit_flow_1', 'limit_flow_5')
 
     def __init__(self, obs_dim, history):
         super().__init__()
@@ -44,10 +48,10 @@ LEADING = {
         self.first = nn.Linear(obs_dim * history, width)
 
     def forward(self, obs):
-        return torch.tanh(self.first(obs.flatten(1)))
+        return F.gelu(self.first(obs.flatten(1)))
 """
 }
-"""What most searches on synthetic days end at: half the batch, one layer, wider actions."""
+"""What trials on synthetic validation days led to: flows are seen, and larger steps on larger batches."""
 
 Sources = Mapping[str, str]
 

@@ -19,11 +19,13 @@ from se_rl.core.deploy import LoadedPolicy, UnlikeTraining, load_policy
 from se_rl.core.evaluate import own_settings
 from se_rl.core.parent_order import ParentOrder
 from se_rl.data.features import FeatureScales
+from se_rl.data.known import Known
 from se_rl.data.market_data import DataError, MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.worlds import Episodes
+from se_rl.modules.agent_interface import further_width
 from se_rl.modules.defaults import Modules
 from se_rl.modules.kinds.network import CONTRACT
 from se_rl.modules.loading import load_design
@@ -38,6 +40,8 @@ from se_rl_benchmarks import act_cost
 HORIZON = 12
 DESIGNED = next(text for text in CONTRACT.examples if "history = 4" in text)
 """A network that sees four observations at once: what was left before matters to it."""
+SEES_A_BOOK = DESIGNED.replace("    history = 4\n", "    inputs = ('own_lots', 'drift')\n")
+"""A network that asks for more than bars tell."""
 needs_sandbox = pytest.mark.skipif(
     not isolation_level().enough, reason="no sandbox is to be had on this machine"
 )
@@ -72,14 +76,18 @@ def write_policy(
     *,
     design: dict[str, str] | None = None,
     agents: int = 1,
-    inputs: tuple[str, ...] = (),
 ) -> Path:
     """A policy of random weights, large enough that it does something else at every bar."""
     modules = load_design(design) if design else Modules()
+    inputs = modules.interface.inputs
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         policy = Policy(
-            modules, observation_size=32, worlds=2, agents=agents, message_size=4 * (agents > 1)
+            modules,
+            observation_size=32 + further_width(inputs),
+            worlds=2,
+            agents=agents,
+            message_size=4 * (agents > 1),
         )
         with torch.no_grad():
             policy.heads.weight.normal_(std=0.5)
@@ -112,7 +120,7 @@ def scored(
     scales = policy.origin.scales.feature_scales()
     world = StaticWorld(
         market, horizon=HORIZON, dates=market.dates[-1:], scales=scales, costs=costs
-    )
+    ).showing(policy._saved.interface.inputs)
     episodes = world.draw(np.random.default_rng(1), 4)
     actions: list[Any] = []
     actor = policy._saved.actor("static", HORIZON, len(episodes))
@@ -143,11 +151,19 @@ def orders_of(market: MarketData, world: StaticWorld, episodes: Episodes, order:
     )
 
 
-@pytest.mark.parametrize("design", [None, pytest.param("designed", marks=needs_sandbox)])
+@pytest.mark.parametrize(
+    "network",
+    [
+        None,
+        pytest.param("sees a book", marks=needs_sandbox),
+        pytest.param("designed", marks=needs_sandbox),
+    ],
+)
 def test_acts_as_scoring_has_it_act(
-    design: str | None, market: MarketData, frame: pd.DataFrame, tmp_path: Path
+    network: str | None, market: MarketData, frame: pd.DataFrame, tmp_path: Path
 ) -> None:
-    sources = {"network": DESIGNED} if design else None
+    designs = {"designed": DESIGNED, "sees a book": SEES_A_BOOK}
+    sources = {"network": designs[network]} if network else None
     path = write_policy(tmp_path / "best.policy", origin_of(market), design=sources)
     with load_policy(path) as policy:
         world, episodes, actions = scored(policy, market)
@@ -163,7 +179,7 @@ def test_acts_as_scoring_has_it_act(
                 order = order.after(float(ratio[number]) * order.left)
         assert len({float(ratio[0]) for ratio, *_ in actions}) > HORIZON // 2, "it does decide"
         assert policy.sources == (sources or {})
-    if design:
+    if network == "designed":
         assert policy._saved.isolation in ("strong", "standard")
 
 
@@ -178,7 +194,28 @@ def test_limits_are_those_of_scoring(
     action = policy.act(frame, order)
     side = 1 if order.side == "sell" else -1
     assert action.limit == pytest.approx(touch[0] + side * np.rint(offset[0]) * 0.01)
-    assert action.offset_ticks == pytest.approx(offset[0], rel=1e-5)
+    assert action.offset_ticks == np.rint(offset[0])
+
+
+def test_limits_as_in_simulated_markets_are_measured_by_volatility(
+    market: MarketData, frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    path = write_policy(tmp_path / "a.policy", origin_of(market))
+    policy = load_policy(path, world="dynamic")
+    start = pd.to_datetime(str(market.dates[-1])) + pd.Timedelta(hours=11)
+    order = ParentOrder("sell", 20_000, HORIZON, symbol=market.symbols[1], start=start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnlikeTraining)
+        action = policy.act(frame, order)
+    bar = market.grid.minutes.index(11 * 60)
+    known = Known(market, policy.origin.scales.feature_scales())
+    half_move_ticks = 0.5 * known.sigma[1, -1, bar] * market.close[1, -1, bar - 1] / 0.01
+    offset = policy._policy._answer[1]
+    assert half_move_ticks > 1.5, "otherwise a tick is the unit"
+    assert action.offset_ticks == np.rint(offset * half_move_ticks)
+    assert market.ask is not None and action.limit is not None
+    away = action.limit - market.ask[1, -1, bar - 1]
+    assert away == pytest.approx(action.offset_ticks * 0.01, abs=1e-9)
 
 
 def test_neither_later_bars_nor_the_call_before_matter(
@@ -394,7 +431,9 @@ def test_one_process_serves_all_calls_and_ends_with_the_policy(
     assert not Path(f"/proc/{server}").exists()
 
 
-def test_a_policy_that_asks_for_a_book_is_refused(market: MarketData, tmp_path: Path) -> None:
-    path = write_policy(tmp_path / "book.policy", origin_of(market), inputs=("own_lots", "drift"))
+def test_a_policy_that_asks_for_a_book_is_refused_where_it_would_need_one(
+    market: MarketData, tmp_path: Path
+) -> None:
+    path = write_policy(tmp_path / "a.policy", origin_of(market), design={"network": SEES_A_BOOK})
     with pytest.raises(ConfigError, match="asks to see own_lots, drift, which bars do not tell"):
-        load_policy(path)
+        load_policy(path, world="dynamic")

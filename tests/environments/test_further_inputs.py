@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from se_rl.data.features import CLIP, OBSERVATION_FIELDS
+from se_rl.data.features import CLIP, OBSERVATION_FIELDS, OBSERVATION_PLACE
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments import further_inputs
@@ -94,9 +94,15 @@ def test_the_fields_are_those_of_a_slow_reference_in_running_markets() -> None:
     usual = core.books.usual
     signed, traded, left, spreads, rested = [], [], [[resting(core, m) for m in (0, 1)]], [], 0
     spreads.append(core.markets.books.best(ASKS) - core.markets.books.best(BIDS))
+    book = slice(OBSERVATION_PLACE["bid_size_1"], OBSERVATION_PLACE["imbalance"] + 1)
+    np.testing.assert_array_equal(
+        columns(core.observation, "book_before"), core.observation[:, book]
+    )
     for step in range(HORIZON - 1):
+        before_step = core.observation[:, book].copy()
         offset = rng.integers(0, 3, 4) * core.books.tick_currency()
         seen = core.step(rng.random(4) * 0.2, core.touch() + core.orders.side * offset)
+        np.testing.assert_array_equal(columns(seen, "book_before"), before_step)
         state = core.markets.sim.state
         signed.append(state[:, SIGNED_VOLUME].copy())
         traded.append(state[:, TRADED].copy())
@@ -202,6 +208,8 @@ def test_both_sides_of_one_market_see_it_turned() -> None:
             ours, theirs = columns(sell, name), columns(buy, name)
             if name == "deep_queues":
                 theirs = np.roll(theirs, 5, axis=1)
+            if name == "book_before":  # sizes change sides, the imbalance its sign
+                theirs = np.concatenate([theirs[:, 5:10], theirs[:, :5], -theirs[:, 10:]], axis=1)
             turned = name.startswith(("market", "limit", "drift"))
             np.testing.assert_array_equal(ours, -theirs if turned else theirs)
             moved += float(np.abs(ours).sum())

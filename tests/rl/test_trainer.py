@@ -120,6 +120,43 @@ def test_both_worlds_enter_the_joint_phase_and_the_weights_sum_to_one() -> None:
     assert len(joint) > 10 and joint[-1].alpha != 0.5
 
 
+def work_by_phase(network: type[nn.Module], config: TrainConfig) -> dict[str, float]:
+    """What a training of a design spends in each phase, as a share of the budget."""
+
+    class Other(CheapHalf):
+        name = "dynamic"
+
+    worlds = {"static": CheapHalf(horizon=4), "dynamic": Other(horizon=4)}
+    trained = train(Modules(reward=DIRECT.reward, network=network), worlds, config, seed=0)
+    spent = {"static": 0.0, "dynamic": 0.0, "joint": 0.0}
+    before = 0.0
+    for row in trained.curve:
+        spent[row.phase] += (row.work - before) / config.budget
+        before = row.work
+    return spent
+
+
+@pytest.mark.parametrize(
+    ("own", "expected"),
+    [
+        ({}, (0.1, 0.3, 0.6)),
+        ({"static_share": 0.5}, (5 / 11, 0.0, 6 / 11)),  # more than there is: scaled
+        ({"static_share": 0.3, "joint_share": 0.2}, (0.3, 0.5, 0.2)),
+        ({"static_share": 0.0, "joint_share": 1.0}, (0.0, 0.0, 1.0)),
+    ],
+)
+def test_a_design_divides_its_training(
+    own: dict[str, float], expected: tuple[float, float, float]
+) -> None:
+    network = type("Own", (Network,), own)
+    config = TrainConfig(budget=0.3, samples=256, phases=(1.0, 3.0, 6.0))
+    spent = work_by_phase(network, config)
+    static, dynamic, joint = expected
+    assert spent["static"] == pytest.approx(static, abs=0.06)
+    assert spent["dynamic"] == pytest.approx(dynamic, abs=0.06)
+    assert spent["joint"] == pytest.approx(joint, abs=0.06)
+
+
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e6)), max_size=60))
 def test_no_loss_breaks_the_weights(losses: list[tuple[float, float]]) -> None:
     balance = Balance()

@@ -23,8 +23,10 @@ from se_rl.core.open_policy import OpenPolicy
 from se_rl.core.parent_order import ParentOrder
 from se_rl.core.saved_policy import SavedPolicy
 from se_rl.environments.fills import TICK
+from se_rl.environments.limit_units import whole_ticks
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.task import SIDES, Orders
+from se_rl.modules.agent_interface import further_width
 from se_rl.rl.policy_origin import PolicyOrigin
 
 if TYPE_CHECKING:
@@ -101,16 +103,22 @@ class LoadedPolicy:
         orders = live.orders(order)
         self._warn(live, orders)
         core = StaticCore(live.data, observations=live.observations())
-        core.reset(orders)
+        core.reset(orders, further=further_width(self._saved.interface.inputs))
         seen = [
             core.seen_at(step, np.array([left])).copy()
             for step, left in enumerate(order.left_before)
         ]
         ratio, offset = self._policy.answer(seen, order.horizon)
-        limit = None
-        if self.takes_price:
-            limit = float(core.touch()[0]) + SIDES[order.side] * round(offset) * TICK
-        return PolicyAction(ratio, ratio * order.left, limit, offset if self.takes_price else 0.0)
+        if not self.takes_price:
+            return PolicyAction(ratio, ratio * order.left, None, 0.0)
+        volatility = live.volatility(live.start + len(order.filled))
+        ticks = whole_ticks(
+            np.array(offset),
+            "volatility" if self.world == "dynamic" else "ticks",
+            volatility_ticks=volatility * core.arrival / TICK,
+        ).item()
+        limit = float(core.touch()[0]) + SIDES[order.side] * ticks * TICK
+        return PolicyAction(ratio, ratio * order.left, limit, ticks)
 
     def close(self) -> None:
         """End the process in which designed code runs. May be called twice."""
@@ -160,8 +168,8 @@ def load_policy(
     """The policy of a run's folder, or of a policy file.
 
     A policy that was trained in both worlds acts as on history (trades at market, unless the fill
-    model took limits); `world="dynamic"` has it act as in simulated markets, with limits. What a
-    language model designed runs in a locked process; `unsafe` runs it without one where the machine
+    model took limits; further inputs of a book are 0, as they were there); `world="dynamic"` has it
+    act as in simulated markets, with limits. What a language model designed runs in a locked process; `unsafe` runs it without one where the machine
     has none.
     """
     saved = SavedPolicy(Path(place).expanduser(), unsafe=unsafe)
@@ -173,12 +181,6 @@ def load_policy(
             f"{saved.path} does not say what it was trained on, so bars cannot be scaled for it; "
             "load the policy of a run that this version of se-rl made"
         )
-    if saved.interface.inputs:
-        saved.close()
-        raise ConfigError(
-            f"{saved.path} asks to see {', '.join(saved.interface.inputs)}, which bars do not tell; "
-            "load a policy of a design without `inputs`"
-        )
     known: tuple[WorldName, ...] = ("static", "dynamic")
     if trained in known and world not in (None, trained):
         saved.close()
@@ -188,4 +190,10 @@ def load_policy(
     if world not in known:
         saved.close()
         raise ConfigError(f"world is {world!r}; use 'static' or 'dynamic'")
+    if world == "dynamic" and saved.interface.inputs:
+        saved.close()
+        raise ConfigError(
+            f"{saved.path} asks to see {', '.join(saved.interface.inputs)}, which bars do not tell; "
+            "leave world out to use it as on history, or load a policy of a design without `inputs`"
+        )
     return LoadedPolicy(saved, origin, world=world)

@@ -59,6 +59,10 @@ class LiveBars:
         orders = Orders.of_usual_size(row, start, side, quantity, order.horizon)
         return replace(orders, size=size)
 
+    def volatility(self, bar: int) -> float:
+        """What is known of the symbol's volatility when a bar opens, as a share of the price."""
+        return float(self.known.sigma[self.known.data.symbol_index(self.symbol), 0, bar])
+
     def observations(self) -> npt.NDArray[np.float32]:
         """The public fields of the order's symbol on its day [1, bar + 1, field]."""
         place = self.known.data.symbol_index(self.symbol)

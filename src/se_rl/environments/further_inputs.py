@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from se_rl.data.features import BOOK_LEVELS, CLIP
+from se_rl.data.features import BOOK_LEVELS, CLIP, OBSERVATION_PLACE
 from se_rl.environments.inputs import Array, Input, Inputs, Observation, age
 from se_rl.market.own_orders import own_orders
 from se_rl.market.price_levels import BUY, QUEUED, SELL
@@ -26,6 +26,8 @@ Int = npt.NDArray[np.int64]
 
 OLDEST = max(FLOW_STEPS)
 """Steps that are remembered."""
+BOOK = slice(OBSERVATION_PLACE["bid_size_1"], OBSERVATION_PLACE["imbalance"] + 1)
+"""Where the usual observation shows the book."""
 
 
 class FurtherInputs:
@@ -34,11 +36,13 @@ class FurtherInputs:
     def __init__(self, core: DynamicCore, names: Sequence[str]) -> None:
         self.core = core
         self._shown = Inputs(names, CATALOGUE) if names else None
+        self._keeps_books = "book_before" in names
         self._counts_limits = any(name.startswith("limit_flow") for name in names)
         self.signed: deque[Array] = deque(maxlen=OLDEST)  # lots bought less sold by takers
         self.volume: deque[Array] = deque(maxlen=OLDEST)
         self.resting: deque[Int] = deque(maxlen=OLDEST + 1)  # bids less asks, all that rest
         self.spreads: deque[Array] = deque(maxlen=OLDEST + 1)
+        self.shown_books: deque[Observation] = deque(maxlen=2)  # [order, field], the newest last
         if self._shown is not None:
             books = core.markets.books
             self._note_book((books.best(SELL) - books.best(BUY)).astype(np.float64))
@@ -59,6 +63,8 @@ class FurtherInputs:
 
     def write(self, out: Observation) -> None:
         """Fill `out` [order, size] from the books as they stand now."""
+        if self._keeps_books:
+            self.shown_books.append(self.core.observation[:, BOOK].copy())
         if self._shown is not None:
             np.clip(self._shown.read(self, out), -CLIP, CLIP, out=out)
 
@@ -113,6 +119,10 @@ def _deep_queues(seen: FurtherInputs) -> Array:
     return turned.reshape(len(turned), -1)
 
 
+def _book_before(seen: FurtherInputs) -> Array:
+    return seen.shown_books[0].astype(np.float64)
+
+
 def _market_flow(steps: int, seen: FurtherInputs) -> Array:
     traded = np.maximum(seen.last(seen.volume, steps), 1.0)
     return seen.turned(seen.last(seen.signed, steps) / traded)
@@ -142,6 +152,7 @@ def _catalogue() -> dict[str, Input[FurtherInputs]]:
         "own_lots": _own_lots,
         "lots_ahead": _lots_ahead,
         "deep_queues": _deep_queues,
+        "book_before": _book_before,
         "spread_age": _spread_age,
         "drift": _drift,
     }

@@ -17,6 +17,8 @@ OWN_LEVELS = 5
 """Best prices of the own side at which own shares are shown."""
 DEEP_LEVELS = 5
 """Levels of each side that are shown behind those of the usual observation."""
+BOOK_FIELDS = 11
+"""Numbers of the usual observation that are a book's: sizes of both sides and their imbalance."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ FURTHER_INPUTS: dict[str, FurtherInput] = {
     "deep_queues": FurtherInput(
         2 * DEEP_LEVELS,
         "log of the sizes of levels 6 to 10 over the usual best size: bids, then asks",
+    ),
+    "book_before": FurtherInput(
+        BOOK_FIELDS,
+        "the sizes and the imbalance of the usual observation as they were one step before; at the"
+        " first step as they are",
     ),
     **_flows(),
     "spread_age": FurtherInput(1, "steps since the spread changed, over 15, at most 1"),

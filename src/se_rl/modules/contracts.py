@@ -134,6 +134,12 @@ NETWORK_CONSTANTS: dict[str, Constant] = {
     "batch": Constant(
         0.25, 2.0, 1.0, "order steps of an update, as a multiple of the usual number"
     ),
+    "static_share": Constant(
+        0.0, 0.6, 0.2, "the part of the training that is on history alone, which comes first"
+    ),
+    "joint_share": Constant(
+        0.1, 1.0, 0.4, "the part in both worlds, which comes last; between is simulated alone"
+    ),
 }
 
 

@@ -35,7 +35,7 @@ class TrainConfig:
         4, "times that each simulated order is played in a batch, with other noise", metavar="N"
     )
     phases: tuple[float, float, float] = option(
-        (0.2, 0.4, 0.4), "shares of the budget: static, dynamic, joint"
+        (0.2, 0.4, 0.4), "shares of the budget, where the design sets none: static, dynamic, joint"
     )
     risk: float = option(0.02, "risk aversion per bps in choosing the best snapshot", metavar="R")
     gamma: float = option(1.0, "discount per step; 1 for orders that end anyway", metavar="G")
@@ -71,8 +71,9 @@ class TrainConfig:
 class Learner:
     """A policy with all that its training needs besides worlds and a budget.
 
-    `gae_lambda` is given for each world; a reward beyond `reward_bound` ends the training. `start`
-    names the teacher that is imitated first (`rl.imitation`).
+    `gae_lambda` is given for each world, `phases` are shares of the budget: static, dynamic, joint.
+    A reward beyond `reward_bound` ends the training. `start` names the teacher that is imitated
+    first (`rl.imitation`).
     """
 
     policy: Policy
@@ -82,6 +83,7 @@ class Learner:
     gamma: float
     gae_lambda: Mapping[str, float]
     batch: float = 1.0
+    phases: tuple[float, float, float] = (0.2, 0.4, 0.4)
     start: str = STARTS[0]
     reward_bound: float = LIMITS.reward_magnitude
 
@@ -122,6 +124,7 @@ class Learner:
                 "dynamic": _constant(modules, "gae_lambda_dynamic", config.gae_lambda),
             },
             batch=modules.constant("batch"),
+            phases=_phases(modules, config),
             start=_start(modules, config),
         )
 
@@ -163,6 +166,14 @@ def _constant(modules: Modules, name: str, setting: float | None) -> float:
     """A learning constant: a designed network's own, else the setting, else the default's."""
     designed = modules.network is not Network and hasattr(modules.network, name)
     return modules.constant(name) if setting is None or designed else float(setting)
+
+
+def _phases(modules: Modules, config: TrainConfig) -> tuple[float, float, float]:
+    """Shares of the budget: the design's own where it sets any, else the settings'."""
+    usual = sum(config.phases)
+    static = _constant(modules, "static_share", config.phases[0] / usual)
+    joint = _constant(modules, "joint_share", config.phases[2] / usual)
+    return static, max(0.0, 1.0 - static - joint), joint
 
 
 def _start(modules: Modules, config: TrainConfig) -> str:

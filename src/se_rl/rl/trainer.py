@@ -137,7 +137,8 @@ class Training:
         budget = self.config.budget
         ends = [(next(iter(self.worlds)), budget)]
         if len(self.worlds) > 1:
-            shares = np.cumsum(self.config.phases) / sum(self.config.phases)
+            phases = self.learner.phases
+            shares = np.cumsum(phases) / sum(phases)
             ends = list(zip(PHASES, (shares * budget).tolist(), strict=True))
         for phase, until in ends:
             while self.work < until:
@@ -145,7 +146,7 @@ class Training:
 
     def phases_of_updates(self, updates: int) -> Iterator[str]:
         """The same for a number of updates: shares rounded down, the rest in the joint phase."""
-        static, dynamic, _ = self.config.phases
+        static, dynamic, _ = self.learner.phases
         in_static = int(static * updates)
         in_dynamic = int(dynamic * updates)
         yield from repeat("static", in_static)

@@ -9,6 +9,15 @@ from se_rl.modules.grammar import Rules, one_of
 _FORWARD = "\n    def forward(self, obs):\n"
 _GATE = f"{OBSERVATION_FIELDS.index('time_left')}:{OBSERVATION_FIELDS.index('inventory_left') + 1}"
 WIDTHS = one_of("8 16 24 32 48 64 96")
+_FLOWS = ("market_flow_1", "market_flow_5", "limit_flow_1", "limit_flow_5")
+FURTHER_SETS = (
+    ("book_before",),
+    _FLOWS,
+    ("book_before", *_FLOWS),
+    ("own_lots", "lots_ahead"),
+    ("deep_queues",),
+)
+"""Further inputs in simulated markets that the default may be given."""
 
 RULES: Rules = {
     "start": (
@@ -23,9 +32,16 @@ RULES: Rules = {
         "    action_zero = <action_zero>\n"
         "    action_scale = <action_scale>\n"
         "<own_batch>"
+        "<own_shares>"
         "    history = <family>",
     ),
     "own_batch": ("", "    batch = <batch>\n"),
+    "own_shares": (
+        "",
+        "    static_share = <static_share>\n    joint_share = <joint_share>\n",
+    ),
+    "static_share": one_of("0.05 0.1 0.2 0.3 0.4"),
+    "joint_share": one_of("0.2 0.3 0.4 0.6 0.8"),
     "batch": one_of("0.25 0.5 1.0 2.0"),
     "learning_rate": one_of("0.0003 0.0005 0.001 0.002 0.003 0.005"),
     "exploration": one_of("0.2 0.3 0.4 0.6 0.8 1.0 1.2"),
@@ -90,11 +106,14 @@ RULES: Rules = {
 }
 
 
-def _without(*groups: tuple[str, str], instead: str = "0.0 * obs[..., {0}]") -> str:
-    """A line that puts something else in the places of some neighbouring observations."""
+def _with(*groups: tuple[str, str, str]) -> str:
+    """A line that puts something else in the places of some neighbouring observations.
+
+    A group is its first and its last name and the text that stands there instead; {0} are its places.
+    """
     pieces = []
     place = 0
-    for first, last in groups:
+    for first, last, instead in groups:
         begin, end = OBSERVATION_FIELDS.index(first), OBSERVATION_FIELDS.index(last) + 1
         if begin > place:
             pieces.append(f"obs[..., {place}:{begin}]")
@@ -104,12 +123,17 @@ def _without(*groups: tuple[str, str], instead: str = "0.0 * obs[..., {0}]") -> 
     return f"        obs = torch.cat([{', '.join(pieces)}], -1)\n"
 
 
+def _without(*groups: tuple[str, str]) -> str:
+    """A line that puts 0 in the places of some neighbouring observations."""
+    return _with(*((first, last, "0.0 * obs[..., {0}]") for first, last in groups))
+
+
+def _places(first: str, last: str) -> str:
+    return f"obs[..., {OBSERVATION_FIELDS.index(first)}:{OBSERVATION_FIELDS.index(last) + 1}]"
+
+
 _MARKET_RETURNS = ("return_1", "return_60")
-_SPECIFIC = (
-    f"{OBSERVATION_FIELDS.index('specific_return_1')}:"
-    f"{OBSERVATION_FIELDS.index('specific_return_60') + 1}"
-)
-_VOLUME = f"{OBSERVATION_FIELDS.index('volume_1')}:{OBSERVATION_FIELDS.index('volume_1') + 1}"
+_OWN_VOLUME = _places("volume_1", "volume_1")
 _TWO = (
     "        self.second = nn.Linear(width, width)\n"
     f"{_FORWARD}<inputs>        hidden = <activation>(self.first(obs.flatten(1)))\n"
@@ -140,7 +164,25 @@ _TRUNKS: Rules = {
         _without(("bid_size_1", "ask_size_5")),
         _without(("return_1", "range_position")),
         # each symbol's own returns times its volume, where the market's returns would stand
-        _without(_MARKET_RETURNS, instead=f"obs[..., {_SPECIFIC}] * obs[..., {_VOLUME}]"),
+        _with(
+            (
+                *_MARKET_RETURNS,
+                f"{_places('specific_return_1', 'specific_return_60')} * {_OWN_VOLUME}",
+            )
+        ),
+        # the same, returns of longer spans times the volume of a longer one
+        _with(
+            (
+                "return_1",
+                "return_1",
+                f"{_places('specific_return_1', 'specific_return_1')} * {_OWN_VOLUME}",
+            ),
+            (
+                "return_5",
+                "return_60",
+                f"{_places('specific_return_5', 'specific_return_60')} * {_places('volume_5', 'volume_5')}",
+            ),
+        ),
     ),
     "activation": one_of("torch.tanh F.relu F.silu F.gelu F.elu"),
 }
@@ -159,6 +201,8 @@ def _default_rules() -> Rules:
             lines.append("" if float(value) == known.default else f"    {name} = {value}\n")
         rules[f"set_{name}"] = tuple(lines)
         settings += f"<set_{name}>"
+    rules["set_inputs"] = ("", *(f"    inputs = {names!r}\n" for names in FURTHER_SETS))
+    settings += "<set_inputs>"
     rules |= _TRUNKS
     rules["default"] = (
         f"class Network(nn.Module):\n{settings}\n"
