@@ -9,6 +9,7 @@ from math import sqrt
 from pathlib import Path
 
 from se_rl.modules.design_bank.readings import BankHead, BankLine, BankScore, PlannedDesign
+from se_rl.modules.design_bank.storage import read_bank
 from se_rl.scoring.score import ScoreRule, Scores, contributions, difference
 
 INCOMPARABLE = "too few of its orders can be compared"
@@ -41,7 +42,13 @@ def line_text(line: BankHead | BankLine) -> str:
 
 
 def read_lines(place: Path) -> tuple[BankHead, list[BankLine]]:
-    """The head and the trainings of a stored bank; a last line that was cut off is left out."""
+    """The head and the trainings of a stored bank; a last line that was cut off is left out.
+
+    A packed bank, which ends in .parquet, will do as well.
+    """
+    if place.suffix == ".parquet":
+        packed = read_bank(place)
+        return packed.head, list(packed.lines)
     texts = place.read_text().splitlines(keepends=True)
     whole = [text for text in texts if text.endswith("\n")]
     if not whole:

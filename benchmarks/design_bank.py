@@ -12,7 +12,8 @@ single edits also at the last rung with seeds 2 and 4; a third of all designs in
 seed 1, at the last rung twice, and for a third of the work with seed 3, so that no two readings of
 a design share a seed. That third is in turn two single edits, the best so far, and one in no order.
 Each is scored and held against the default of the same seed on the same orders. One line a training
-is written when it is done; `--resume` goes on with what a file lacks and copies the rest to `--out`.
+is written when it is done; `--resume` goes on with what a file lacks, raw lines or a packed bank (.parquet),
+and copies the rest to `--out`.
 `--grow` adds so many designs near today's default to the package's bank, every one of them held
 against the bank's own default, trained anew. `--pack` makes the package's own bank of such a file,
 and its page in docs/results.

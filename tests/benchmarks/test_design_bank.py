@@ -15,7 +15,7 @@ import pytest
 
 from se_rl.modules.derivation import derivation
 from se_rl.modules.design_bank.readings import BankLine
-from se_rl.modules.design_bank.storage import load_bank
+from se_rl.modules.design_bank.storage import load_bank, write_bank
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import SINGLE, preset
 from se_rl.scoring.score import ScoreRule
@@ -190,6 +190,10 @@ def test_a_bank_goes_on_where_it_was_cut(tmp_path: Path) -> None:
     head, lines = read_lines(place)
     assert head == head_of(CONFIG, "tiny")
     assert lines == list(half.done.values())
+    packed = tmp_path / "bank.parquet"
+    write_bank(packed, head, lines)
+    again, packed_lines = read_lines(packed)
+    assert again == head and [one.design for one in packed_lines] == [one.design for one in lines]
     bank, more, _ = filled(lines)
     default = [job for job in more if job.design == DEFAULT_DESIGN.id]
     assert len(default) == 5  # its orders are not stored

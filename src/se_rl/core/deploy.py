@@ -167,10 +167,10 @@ def load_policy(
 ) -> LoadedPolicy:
     """The policy of a run's folder, or of a policy file.
 
-    A policy that was trained in both worlds acts as on history (trades at market, unless the fill
-    model took limits; further inputs of a book are 0, as they were there); `world="dynamic"` has it
-    act as in simulated markets, with limits. What a language model designed runs in a locked process; `unsafe` runs it without one where the machine
-    has none.
+    A policy that was trained in both worlds acts as on history: it trades at market, unless the fill
+    model took limits, and sees 0 for further inputs of a book. `world="dynamic"` has it act as in
+    simulated markets, with limits. What a language model designed runs in a locked process; `unsafe`
+    runs it without one where the machine has none.
     """
     saved = SavedPolicy(Path(place).expanduser(), unsafe=unsafe)
     origin = saved.origin
