@@ -41,13 +41,16 @@ from se_rl_benchmarks.real_sets import ROOT
 QUEUE = ("own_lots", "lots_ahead")
 FLOWS = tuple(name for name in FURTHER_INPUTS if "_flow_" in name)
 BOOK = ("deep_queues", "spread_age")
+BEFORE = ("book_before",)
 DESIGNS = {
     "default": USUAL_INTERFACE,
     "own queue": AgentInterface(QUEUE),
     "flows": AgentInterface(FLOWS),
     "deep book": AgentInterface(BOOK),
+    "book before": AgentInterface(BEFORE),
+    "book before, flows": AgentInterface((*BEFORE, *FLOWS)),
     "drift": AgentInterface(("drift",)),
-    "all inputs": AgentInterface((*QUEUE, *FLOWS, *BOOK, "drift")),
+    "all inputs": AgentInterface((*QUEUE, *FLOWS, *BOOK, *BEFORE, "drift")),
     "actions ratio": AgentInterface(actions="ratio"),
     "actions slices": AgentInterface(actions="slices"),
 }
