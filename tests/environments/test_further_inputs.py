@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from se_rl.data.features import CLIP, OBSERVATION_FIELDS, OBSERVATION_PLACE
+from se_rl.data.bar_inputs import bar_inputs_of
+from se_rl.data.features import CLIP, OBSERVATION_FIELDS, OBSERVATION_PLACE, Known
 from se_rl.data.market_data import DataError
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
 from se_rl.environments import further_inputs
@@ -21,7 +23,7 @@ from se_rl.environments.further_inputs import CATALOGUE, FurtherInputs
 from se_rl.environments.mixed_world import MixedWorld
 from se_rl.environments.static_world import StaticWorld
 from se_rl.environments.task import BUY, SELL, Orders
-from se_rl.environments.worlds import Observation, new_fields, showing
+from se_rl.environments.worlds import Episodes, Observation, new_fields, showing
 from se_rl.market.participants import AGENT_SLOT, FIRST_AGENT, SIGNED_VOLUME, TRADED
 from se_rl.market.price_levels import BUY as BIDS
 from se_rl.market.price_levels import LIMIT, NEXT, OWNER, PRICE, QUANTITY, SIDE
@@ -243,6 +245,23 @@ def test_nothing_is_computed_that_nobody_asks_for(monkeypatch: pytest.MonkeyPatc
     started((), [SELL, BUY]).step(np.zeros(2))
     with pytest.raises(AssertionError):
         started(("own_lots",), [SELL, BUY])
+
+
+def test_history_shows_what_bars_tell_turned_for_buyers_and_markets_do_not() -> None:
+    data = synthetic_market(SyntheticConfig(symbols=4, sessions=3))
+    names = ("pressure_60", "own_lots", "pressure_5")
+    world = StaticWorld(data, horizon=5).showing(names)
+    table = bar_inputs_of(Known(data, world.scales))
+    row, start = np.array([4, 4]), np.array([40, 40])
+    both = replace(orders([SELL, BUY]), row=row, start=start, horizon=5)
+    seen = world.reset(Episodes(both))
+    for step in range(5):
+        told = table[4, 40 + step]
+        np.testing.assert_array_equal(seen[0, USUAL:], [told[2], 0, 0, 0, 0, 0, told[0]])
+        np.testing.assert_array_equal(seen[1, USUAL:], -seen[0, USUAL:])
+        assert told[0] and told[2]
+        seen = world.step(np.full(2, 0.1), None, new_fields(2))
+    assert not started(("pressure_60",), [SELL, BUY]).step(np.zeros(2))[:, USUAL:].any()
 
 
 def test_worlds_show_what_is_asked_for_and_history_has_zeros() -> None:

@@ -105,6 +105,16 @@ def test_the_kernel_plays_what_the_policy_would(
     np.testing.assert_allclose(record.leftover, again.leftover, atol=1e-9)
 
 
+def test_inputs_of_bars_are_played_by_the_kernel_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("pressure_60", "drift", "pressure_5")
+    world = world_of().showing(names)
+    quick = played(world, Network)
+    further = quick.observations[..., -3:]
+    assert further[..., 0].std() > 0.1 and not further[..., 1].any()
+    the_long_way(monkeypatch)
+    same(quick, played(world, Network))
+
+
 def test_real_and_imagined_orders_of_one_batch_each_meet_their_own_bars(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -26,7 +26,6 @@ from se_rl.environments.fills import TICK
 from se_rl.environments.limit_units import whole_ticks
 from se_rl.environments.static_core import StaticCore
 from se_rl.environments.task import SIDES, Orders
-from se_rl.modules.agent_interface import further_width
 from se_rl.rl.policy_origin import PolicyOrigin
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ class LoadedPolicy:
         orders = live.orders(order)
         self._warn(live, orders)
         core = StaticCore(live.data, observations=live.observations())
-        core.reset(orders, further=further_width(self._saved.interface.inputs))
+        core.reset(orders, further=live.further(self._saved.interface.inputs))
         seen = [
             core.seen_at(step, np.array([left])).copy()
             for step, left in enumerate(order.left_before)

@@ -7,6 +7,7 @@ is under way is put on the full grid and read at t.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from se_rl.core.parent_order import ParentOrder
+from se_rl.data.bar_inputs import BarInputs, ShownBars
 from se_rl.data.calendar import SessionGrid
 from se_rl.data.columns import Columns, ReadOptions, exchange_clock, frame_columns
 from se_rl.data.features import observations_of
@@ -23,6 +25,7 @@ from se_rl.data.known import HISTORY_SESSIONS, Known, SessionsBefore
 from se_rl.data.market_data import PRICE_FIELDS, DataError, MarketData, Provenance
 from se_rl.data.seen_rows import clock_moment, frame_stamps
 from se_rl.environments.task import SIDES, USUAL_SIZE, Orders, check_window
+from se_rl.modules.agent_interface import shown_bars
 from se_rl.rl.policy_origin import PolicyOrigin
 
 if TYPE_CHECKING:
@@ -67,6 +70,12 @@ class LiveBars:
         """The public fields of the order's symbol on its day [1, bar + 1, field]."""
         place = self.known.data.symbol_index(self.symbol)
         return observations_of(self.known, slice(place, place + 1))
+
+    def further(self, inputs: Sequence[str]) -> ShownBars:
+        """What bars tell of these further inputs of the order's symbol on its day."""
+        told = shown_bars(inputs, BarInputs(lambda: self.known))
+        place = self.known.data.symbol_index(self.symbol) if len(told.columns) else 0
+        return told._replace(table=told.table[place : place + 1])
 
 
 @dataclass(frozen=True, eq=False)

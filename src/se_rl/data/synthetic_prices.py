@@ -8,7 +8,9 @@ from numba import njit
 from se_rl.data.market_data import Array
 from se_rl.data.synthetic_draws import STEPS
 
-_REVERSAL_MINUTES = 5.0
+_FAST_MINUTES = 5.0
+_SLOW_MINUTES = 60.0
+"""How long what will be undone is remembered: most of it goes soon, the rest over hours."""
 _MOVE_LIMIT = 0.1  # symmetric: no drift comes from it
 
 
@@ -38,10 +40,10 @@ def print_bars(
     undone: Array,
     bar_minutes: int,
 ) -> None:
-    """Walk the price through every step; `undone` is the share of a minute's specific move that the
-    pull takes back."""
+    """Walk the price through every step; `undone` is the share of a minute's specific move that
+    each of the two pulls takes back."""
     for day in range(specific.shape[0]):
-        transient = 0.0
+        fast = slow = 0.0
         for minute in range(specific.shape[1]):
             bar = minute // bar_minutes
             if minute % bar_minutes == 0:
@@ -50,7 +52,9 @@ def print_bars(
             shares = step_shares[day, minute]
             if shares == 0.0:
                 continue
-            pull = transient / _REVERSAL_MINUTES
+            fast_pull = fast / _FAST_MINUTES
+            slow_pull = slow / _SLOW_MINUTES
+            pull = fast_pull + slow_pull
             own = 0.0
             for step in range(STEPS):
                 own += specific[day, minute, step]
@@ -64,4 +68,6 @@ def print_bars(
                 bars[4, day, bar] += shares
                 bars[5, day, bar] += shares * price
             # The overnight move, which sits in the first minute, is not taken back.
-            transient = transient - pull + undone[day, minute] * own if minute else 0.0
+            taken_back = undone[day, minute] * own if minute else 0.0
+            fast += taken_back - fast_pull
+            slow += taken_back - slow_pull

@@ -147,6 +147,11 @@ def _drift(seen: FurtherInputs) -> Array:
     return core.orders.side * moved / (usual * np.sqrt(max(1, core.step_index)))
 
 
+def _nothing(seen: FurtherInputs) -> Array:
+    """Bars before the order's start are not counted here."""
+    return np.zeros(len(seen.core.orders))
+
+
 def _catalogue() -> dict[str, Input[FurtherInputs]]:
     formulas = {
         "own_lots": _own_lots,
@@ -161,7 +166,8 @@ def _catalogue() -> dict[str, Input[FurtherInputs]]:
         formulas[f"limit_flow_{steps}"] = partial(_limit_flow, steps)
     found = {}
     for name, meant in FURTHER_INPUTS.items():
-        found[name] = Input(meant.help, formulas[name], meant.width)
+        formula = _nothing if meant.of_bars else formulas[name]
+        found[name] = Input(meant.help, formula, meant.width)
     return found
 
 

@@ -13,8 +13,8 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from se_rl.data.bar_inputs import ShownBars
 from se_rl.data.features import (
     FIRST_PUBLIC,
     OBSERVATION_FIELDS,
@@ -27,6 +27,7 @@ from se_rl.environments.costs import FREE, Costs
 from se_rl.environments.engine import run_to_end
 from se_rl.environments.fill_model import FillModel, StepFills
 from se_rl.environments.fills import fill_model, flat
+from se_rl.environments.static_kernels import copy_observation, settle
 from se_rl.environments.task import (
     ExecutionRecord,
     Orders,
@@ -68,9 +69,10 @@ class StaticCore:
             observations = np.zeros((rows, bars + 1, 0), np.float32)
         self._table = observations
 
-    def reset(self, orders: Orders, *, further: int = 0) -> Observation:
-        """Start these; the first observation, `further` zeros at its end, which later steps reuse."""
+    def reset(self, orders: Orders, *, further: ShownBars | None = None) -> Observation:
+        """Start these; the first observation, further inputs at its end, which later steps reuse."""
         n = len(orders)
+        self.further = ShownBars.none() if further is None else further
         self.orders = orders
         self.step_index = 0
         self.arrival = arrival_price(self.data, orders)
@@ -81,7 +83,7 @@ class StaticCore:
         self._gross, self._paid = np.zeros(n), np.zeros(n)
         self._no_limit = np.full(n, np.nan)
         self._bar = orders.start.copy()
-        self.observation = np.zeros((n, len(OBSERVATION_FIELDS) + further), np.float32)
+        self.observation = np.zeros((n, len(OBSERVATION_FIELDS) + self.further.width), np.float32)
         write_order_fields(orders, self.observation)
         self._observe()
         return self.observation
@@ -182,6 +184,7 @@ class StaticCore:
         orders = self.orders
         copy_observation(
             self._table,
+            self.further,
             orders.row,
             orders.start,
             orders.side,
@@ -211,90 +214,3 @@ def ratios_from_weights(weights: Array) -> Array:
     """
     left = np.cumsum(weights[:, ::-1], axis=1)[:, ::-1]
     return np.divide(weights, left, out=np.ones_like(weights), where=left > 1e-12)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def settle(  # type: ignore[no-untyped-def]
-    price,
-    row,
-    bar,
-    side,
-    quantity,
-    horizon,
-    arrival,
-    half_spread,
-    fee,
-    last,
-    fills,
-    remaining,
-    gross,
-    paid,
-    leftover,
-    reward,
-):
-    """Book the step's fills; in the last step complete the rest at the bar price.
-
-    The completion pays half-spread and fee. The reward is the step's gain over TWAP's slice in bps
-    of the arrival price: summed over an episode it is the PA against arrival minus TWAP's, on the
-    same prices and at the same costs.
-    """
-    for i in range(row.shape[0]):
-        bar_price = price[row[i], bar[i]]
-        filled = min(fills.shares[i], remaining[i])
-        rest = remaining[i] - filled
-        money = fills.cash[i]
-        expense = fills.cost[i] + fee * money
-        if last:
-            leftover[i] = rest if rest > 1e-9 * quantity[i] else 0.0
-            money += rest * bar_price
-            expense += rest * bar_price * (half_spread + fee)
-            filled += rest
-            rest = 0.0
-        remaining[i] = rest
-        gross[i] += money
-        paid[i] += expense
-        # own = (net cash) / (Q P_arrival) - filled / Q;  twap = (net bar price / P_arrival - 1) / T
-        own = (money - side[i] * expense) / (quantity[i] * arrival[i]) - filled / quantity[i]
-        twap = (bar_price * (1.0 - side[i] * (half_spread + fee)) / arrival[i] - 1.0) / horizon
-        reward[i] = 1e4 * side[i] * (own - twap)
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def copy_observation(  # type: ignore[no-untyped-def]
-    table,
-    row,
-    start,
-    side,
-    step,
-    horizon,
-    quantity,
-    remaining,
-    turned_field,
-    turned_sign,
-    first_public,
-    time_place,
-    inventory_place,
-    bar,
-    observation,
-):
-    """Each order's public fields at its next bar, turned for a buyer, and what is left; and `bar`.
-
-    Positions are arguments and not globals: a cached kernel would keep old ones. Flat arrays with
-    unsigned places, which cannot count from the end, take a quarter of the time.
-    """
-    time_left = (horizon - step) / horizon
-    bars, fields = table.shape[1:]
-    public, seen = table.reshape(-1), observation.reshape(-1)
-    for i in range(row.shape[0]):
-        bar[i] = start[i] + step
-        source = np.uint64((row[i] * bars + bar[i]) * fields)
-        target = np.uint64(i * observation.shape[1] + first_public)
-        if side[i] > 0:
-            for k in range(fields):
-                seen[target + np.uint64(k)] = public[source + np.uint64(k)]
-        else:
-            for k in range(fields):
-                other = np.uint64(turned_field[k])
-                seen[target + np.uint64(k)] = turned_sign[k] * public[source + other]
-        observation[i, time_place] = time_left
-        observation[i, inventory_place] = remaining[i] / quantity[i]

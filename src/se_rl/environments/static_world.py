@@ -11,6 +11,7 @@ from copy import copy
 import numpy as np
 import numpy.typing as npt
 
+from se_rl.data.bar_inputs import BarInputs, ShownBars
 from se_rl.data.books import BookHistory
 from se_rl.data.features import OBSERVATION_FIELDS, FeatureScales, Known, observation_table
 from se_rl.data.given import GivenBars, as_market_data
@@ -41,7 +42,7 @@ from se_rl.environments.worlds import (
     session_rows,
     window_starts,
 )
-from se_rl.modules.agent_interface import further_width
+from se_rl.modules.agent_interface import shown_bars
 
 
 class StaticWorld:
@@ -86,6 +87,8 @@ class StaticWorld:
             scales = FeatureScales.fit(chosen)
         self.scales = scales
         self.table = observation_table(data, scales) if table is None else table
+        self._bar_inputs = BarInputs(lambda: Known(data, scales))
+        self.shown = ShownBars.none()
         fills = fill_model(costs, data, book=book)
         self.takes_price = fills.takes_limits
         self.core = StaticCore(data, costs=costs, fills=fills, observations=self.table)
@@ -116,10 +119,11 @@ class StaticWorld:
         return other
 
     def showing(self, inputs: tuple[str, ...]) -> StaticWorld:
-        """The same world whose observations end with these further inputs: zeros, without a book."""
+        """The same world whose observations end with these further inputs, those of a book being 0."""
         other = self.over()
         other.further = inputs
-        other.observation_size = len(OBSERVATION_FIELDS) + further_width(inputs)
+        other.shown = shown_bars(inputs, self._bar_inputs)
+        other.observation_size = len(OBSERVATION_FIELDS) + other.shown.width
         return other
 
     def draw(self, rng: np.random.Generator, n: int) -> Episodes:
@@ -139,7 +143,7 @@ class StaticWorld:
         orders = episodes.of_horizon(self.horizon)
         if self._twap is not None:
             self._twap.reset(orders)
-        return self.core.reset(orders, further=further_width(self.further))
+        return self.core.reset(orders, further=self.shown)
 
     def step(self, ratio: Array, offset: Array | None, fields: Fields) -> Observation:
         """One bar; offsets are ticks from the own touch, where the fill model takes limits."""

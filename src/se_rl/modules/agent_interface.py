@@ -1,7 +1,8 @@
 """What an agent sees and does, where a design asks for other than the usual: two catalogues.
 
 A network names further inputs and the kind of its actions as class attributes, `inputs` and
-`actions`. `environments.further_inputs` has the formulas of the inputs, `rl.action_maps` the maps.
+`actions`. Inputs of bars have their formulas in `data.bar_inputs`, those of books in
+`environments.further_inputs`; `rl.action_maps` has the maps.
 """
 
 from __future__ import annotations
@@ -9,7 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from se_rl.bounded_reading import shown
+from se_rl.data.bar_inputs import BAR_INPUTS, BarInputs, ShownBars
+from se_rl.data.features import OBSERVATION_FIELDS
 
 FLOW_STEPS = (1, 5, 15)
 """Spans over which flows are counted."""
@@ -26,11 +31,13 @@ class FurtherInput:
     """Numbers that stand behind the usual observation where they are asked for.
 
     They have no dimension, are known when a step is decided, and are turned as the usual ones are:
-    a buyer sees the market upside down. On history, which has no book, they are 0.
+    a buyer sees the market upside down. Those of a book are 0 on history, those of bars are 0 in
+    simulated markets.
     """
 
     width: int
     help: str
+    of_bars: bool = False
 
 
 def _flows() -> dict[str, FurtherInput]:
@@ -71,6 +78,7 @@ FURTHER_INPUTS: dict[str, FurtherInput] = {
     "drift": FurtherInput(
         1, "log move of the mid since the order arrived, in its usual standard deviations"
     ),
+    **{name: FurtherInput(1, meant, of_bars=True) for name, meant in BAR_INPUTS.items()},
 }
 """What a network may ask to see beside the usual observation, by name."""
 
@@ -114,3 +122,18 @@ USUAL_INTERFACE = AgentInterface()
 def further_width(inputs: Sequence[str]) -> int:
     """Numbers that these inputs add to an observation."""
     return sum(FURTHER_INPUTS[name].width for name in inputs)
+
+
+def shown_bars(inputs: Sequence[str], bars: BarInputs) -> ShownBars:
+    """What history shows of these inputs; 0 for those that bars do not tell."""
+    known = list(BAR_INPUTS)
+    columns: list[int] = []
+    places: list[int] = []
+    for place, name in enumerate(inputs):
+        if name in BAR_INPUTS:
+            columns.append(known.index(name))
+            places.append(len(OBSERVATION_FIELDS) + further_width(inputs[:place]))
+    width = further_width(inputs)
+    if not columns:
+        return ShownBars.none(width)
+    return ShownBars(bars.table, np.array(columns, np.int64), np.array(places, np.int64), width)

@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from se_rl.data.bar_inputs import ShownBars
 from se_rl.data.features import FIRST_PUBLIC, OBSERVATION_PLACE, TURNED_FIELD, TURNED_SIGN
 from se_rl.environments.fills import take_bar_price
-from se_rl.environments.static_core import copy_observation, settle
 from se_rl.environments.static_fields import COLUMN, Column, Prices, write_fields
+from se_rl.environments.static_kernels import copy_observation, settle
 from se_rl.environments.worlds import FIELD_PLACE, HIGHEST, LOWEST, FieldPlace
 
 Array = npt.NDArray[np.float64]
@@ -63,6 +64,7 @@ class Replay(NamedTuple):
     """History as a batch meets it: what is seen, prices, and the engine's own notes [order]."""
 
     table: Single
+    further: ShownBars
     prices: Prices
     arrival: Array
     reward: Array
@@ -156,10 +158,11 @@ def _wishes(chain, scale, log_odds, booked, steps, step, scratch, want):  # type
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _see(booked, table, layout, step, horizon, bar, seen):  # type: ignore[no-untyped-def]
+def _see(booked, replay, layout, step, horizon, bar, seen):  # type: ignore[no-untyped-def]
     """Write the observations of a step [order, observation], and the bar of each order."""
     copy_observation(
-        table,
+        replay.table,
+        replay.further,
         booked.row,
         booked.start,
         booked.side,
@@ -216,7 +219,7 @@ def play_orders(booked, replay, chain, scale, log_odds, layout, steps):  # type:
     want, gross, paid = np.zeros((3, orders))
     scratch = np.zeros((2, chain.sizes.max()), np.float32)
     for step in range(horizon):
-        _see(booked, replay.table, layout, step, horizon, bar, steps.observations[step])
+        _see(booked, replay, layout, step, horizon, bar, steps.observations[step])
         if not _wishes(chain, scale, log_odds[step], booked, steps, step, scratch, want):
             return step
         _book(booked, replay, want, bar, step, horizon, gross, paid)

@@ -86,7 +86,7 @@ class HistoryPlayer:
             leftover=core.leftover,
             fills=core.fills,
         )
-        replay = Replay(world.table, world.prices, core.arrival, core.reward)
+        replay = Replay(world.table, world.shown, world.prices, core.arrival, core.reward)
         log_odds = self._log_odds(world.horizon, neutral)
         failed = play_orders(booked, replay, chain, self._map.scale, log_odds, LAYOUT, steps)
         core.step_index = world.horizon

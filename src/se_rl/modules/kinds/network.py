@@ -75,13 +75,14 @@ def _glossary() -> tuple[str, ...]:
     lines.append(f"start: {', '.join(STARTS)}; whose schedule is learned before RL, a text")
     lines.append(f"obs[..., i] holds, in this order: {', '.join(OBSERVATION_FIELDS)}")
     lines.append(
-        "inputs: a tuple of names, none by default; what obs holds behind these in the simulated"
-        " market (on history it is 0)"
+        "inputs: a tuple of names, none by default; what obs holds behind these. Inputs of bars are 0"
+        " in the simulated market, all others are 0 on history"
     )
     for name, known_input in FURTHER_INPUTS.items():
         count = known_input.width
         numbers = "1 number" if count == 1 else f"{count} numbers"
-        lines.append(f"inputs = ('{name}',): {numbers}; {known_input.help}")
+        whose = "of bars; " if known_input.of_bars else ""
+        lines.append(f"inputs = ('{name}',): {numbers}; {whose}{known_input.help}")
     for name, meaning in ACTION_KINDS.items():
         lines.append(f"actions = '{name}': {meaning}")
     return tuple(lines)

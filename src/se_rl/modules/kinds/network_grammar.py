@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from se_rl.data.bar_inputs import BAR_INPUTS
 from se_rl.data.features import OBSERVATION_FIELDS
 from se_rl.modules.contracts import NETWORK_CONSTANTS
 from se_rl.modules.grammar import Rules, one_of
@@ -9,6 +10,7 @@ from se_rl.modules.grammar import Rules, one_of
 _FORWARD = "\n    def forward(self, obs):\n"
 _GATE = f"{OBSERVATION_FIELDS.index('time_left')}:{OBSERVATION_FIELDS.index('inventory_left') + 1}"
 WIDTHS = one_of("8 16 24 32 48 64 96")
+_PRESSURES = tuple(BAR_INPUTS)
 _FLOWS = ("market_flow_1", "market_flow_5", "limit_flow_1", "limit_flow_5")
 FURTHER_SETS = (
     ("book_before",),
@@ -16,8 +18,12 @@ FURTHER_SETS = (
     ("book_before", *_FLOWS),
     ("own_lots", "lots_ahead"),
     ("deep_queues",),
+    ("pressure_60",),
+    ("pressure_5", "pressure_60"),
+    _PRESSURES,
+    (*_PRESSURES, "book_before", *_FLOWS),
 )
-"""Further inputs in simulated markets that the default may be given."""
+"""Further inputs, of books and of bars, that a network may be given."""
 
 RULES: Rules = {
     "start": (
@@ -33,6 +39,7 @@ RULES: Rules = {
         "    action_scale = <action_scale>\n"
         "<own_batch>"
         "<own_shares>"
+        "<set_inputs>"
         "    history = <family>",
     ),
     "own_batch": ("", "    batch = <batch>\n"),
@@ -42,6 +49,7 @@ RULES: Rules = {
     ),
     "static_share": one_of("0.05 0.1 0.2 0.3 0.4"),
     "joint_share": one_of("0.2 0.3 0.4 0.6 0.8"),
+    "set_inputs": ("", *(f"    inputs = {names!r}\n" for names in FURTHER_SETS)),
     "batch": one_of("0.25 0.5 1.0 2.0"),
     "learning_rate": one_of("0.0003 0.0005 0.001 0.002 0.003 0.005"),
     "exploration": one_of("0.2 0.3 0.4 0.6 0.8 1.0 1.2"),
@@ -201,7 +209,7 @@ def _default_rules() -> Rules:
             lines.append("" if float(value) == known.default else f"    {name} = {value}\n")
         rules[f"set_{name}"] = tuple(lines)
         settings += f"<set_{name}>"
-    rules["set_inputs"] = ("", *(f"    inputs = {names!r}\n" for names in FURTHER_SETS))
+    rules["set_inputs"] = RULES["set_inputs"]
     settings += "<set_inputs>"
     rules |= _TRUNKS
     rules["default"] = (
