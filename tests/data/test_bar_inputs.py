@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.data.test_features import SCALES, SMALL, with_other_future
+from test_features import SCALES, SMALL, with_other_future
 
 from se_rl.data.bar_inputs import BAR_INPUTS, PRESSURE_MINUTES, BarInputs, bar_inputs_of
 from se_rl.data.features import CLIP, OBSERVATION_FIELDS, FeatureScales, Known

@@ -12,7 +12,6 @@ from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from se_rl.data.known import CLIP, Known, demean_over_symbols
 
@@ -91,15 +90,13 @@ def _pressure(known: Known, moves: Array, decay: float) -> Array:
     return np.clip(_remembered(moves, decay) / usual, -CLIP, CLIP)
 
 
-@njit(cache=True)
 def _remembered(moves: Array, decay: float) -> Array:
-    """total[t + 1] = decay * total[t] + moves[t], session by session."""
-    symbols, sessions, bars = moves.shape
-    total = np.zeros((symbols, sessions, bars + 1))
-    for symbol in range(symbols):
-        for session in range(sessions):
-            for bar in range(bars):
-                total[symbol, session, bar + 1] = (
-                    decay * total[symbol, session, bar] + moves[symbol, session, bar]
-                )
-    return total
+    """[symbol, session, bar + 1]: what is left at each bar of the moves before it in its session.
+
+    Bar by bar for all sessions at once: nothing to be compiled, so locked processes can do it, too.
+    """
+    by_bar = np.moveaxis(moves, 2, 0)
+    total = np.zeros((len(by_bar) + 1, *moves.shape[:2]))
+    for bar, move in enumerate(by_bar):
+        total[bar + 1] = decay * total[bar] + move
+    return np.moveaxis(total, 0, 2)

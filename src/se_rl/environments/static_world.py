@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +88,7 @@ class StaticWorld:
             scales = FeatureScales.fit(chosen)
         self.scales = scales
         self.table = observation_table(data, scales) if table is None else table
-        self._bar_inputs = BarInputs(lambda: Known(data, scales))
+        self._bar_inputs = BarInputs(partial(Known, data, scales))
         self.shown = ShownBars.none()
         fills = fill_model(costs, data, book=book)
         self.takes_price = fills.takes_limits

@@ -89,6 +89,7 @@ class WrittenPolicy:
         self, policy: Policy, action_map: ActionMap, *, world: str, neutral: Neutral
     ) -> None:
         self._runner = PolicyRunner(policy, action_map, neutral=neutral, world=world)
+        self.inputs = policy.interface.inputs
 
     def start(self, n: int, horizon: int) -> None:
         """A new batch of orders begins."""

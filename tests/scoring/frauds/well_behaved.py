@@ -13,6 +13,7 @@ from frauds.fraud import SYMBOLS
 from se_rl.data.features import OBSERVATION_FIELDS
 from se_rl.data.market_data import MarketData
 from se_rl.data.synthetic import SyntheticConfig, synthetic_market
+from se_rl.modules.agent_interface import further_width
 from se_rl.modules.kinds import KINDS
 from se_rl.modules.loading import load_design
 from se_rl.rl.policy import ActionMap, Policy, PolicyRunner
@@ -65,9 +66,8 @@ def talking(seed: int) -> Open:
     torch.manual_seed(seed)
     parts = {"network": sources["network"], "communication": sources["communication"]}
     modules = load_design(parts)
-    policy = Policy(
-        modules, observation_size=len(OBSERVATION_FIELDS), agents=2, message_size=MESSAGE
-    )
+    seen = len(OBSERVATION_FIELDS) + further_width(getattr(modules.network, "inputs", ()))
+    policy = Policy(modules, observation_size=seen, agents=2, message_size=MESSAGE)
     with torch.no_grad():
         policy.heads.weight.mul_(10.0 * LOUDER)
 
