@@ -252,8 +252,12 @@ def test_jobs_are_asked_for_when_a_process_is_free() -> None:
     assert run_jobs(SimpleNamespace(prepare=lambda: None), jobs(), kept.append, seconds=0.0) == 0  # type: ignore[arg-type]
 
 
-def test_a_bank_grows_around_the_default_of_today() -> None:
-    known = load_bank()
+def test_a_bank_grows_around_the_default_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+    shipped = load_bank()
+    other = LEADING["network"].replace("batch = 0.25", "batch = 0.5")
+    begun_with = {**shipped.head.default, "network": other}
+    known = replace(shipped, head=replace(shipped.head, default=begun_with))
+    monkeypatch.setattr(design_bank, "load_bank", lambda: known)
     near = near_today(known.head, 120, seed=0)
     assert len(near) == 121 == len({one.id for one in near})
     assert known.sources(near[0]) == {} and near[0].steps == 0, "the default itself"

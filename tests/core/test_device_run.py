@@ -17,7 +17,7 @@ from se_rl.executors.device_batches import DEVICE_BATCH
 from se_rl.executors.device_executor import DeviceExecutor
 from se_rl.executors.protocol import Handle, TrainingTask
 from se_rl.records.archive import Archive
-from se_rl.records.entries import Evaluation
+from se_rl.records.entries import Evaluation, design_id
 from se_rl.sandbox.lockdown import isolation_level
 from se_rl_benchmarks import kill_campaign
 from se_rl_benchmarks.killed_runs import Child, Kind, descendants, differences
@@ -26,6 +26,8 @@ SMALLER = kill_campaign.SMALLER
 SETTINGS = {**SMALLER, "seeds": (1, 1, 2), "device": "host"}
 NEAR_BPS = 0.01
 """Far less than what trainings with other seeds differ by (docs/results/gpu.md)."""
+KINKED_BPS = 0.1
+"""The same for rewards with kinks, where a last bit may decide which slope is followed."""
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,8 @@ def test_a_run_says_what_went_where_and_agrees_with_one_without_a_device(alone: 
     assert len(both) > len(found) / 2
     for name in both:
         own, other = found[name], wanted[name]
-        assert own.ok and own.scores["score"] == pytest.approx(other.scores["score"], abs=NEAR_BPS)
+        near = NEAR_BPS if name[0] == design_id({}) else KINKED_BPS
+        assert own.ok and own.scores["score"] == pytest.approx(other.scores["score"], abs=near)
         if not own.device:
             assert (own.policy, own.arrays) == (other.policy, other.arrays)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from se_rl.modules.edits import single_edits
+from se_rl.modules.edits import changes_between, single_edits
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RunConfig
 from se_rl.scoring.prospects import BankForesight, Foresight, nothing_known
@@ -56,13 +56,16 @@ def chained_prompts(config: RunConfig) -> int:
 
 
 def planned_chains(config: RunConfig, n: int, rng: np.random.Generator) -> list[dict[str, str]]:
-    """Up to n designs that the bank expects much of, by their sources, each a chain of edits."""
+    """Up to n designs that the bank expects much of, by their sources, each a chain of edits.
+
+    Edits may meet in one choice; what is left of a chain that is a single edit is the scan's.
+    """
     made: list[dict[str, str]] = []
     for _ in range(n * CHAIN_TRIES):
         chain: dict[str, str] = {}
         for _ in range(CHAIN):
             chain = _best_step(chain, config, rng)
-        if chain and chain not in made:
+        if _distance(chain) > 1 and chain not in made:
             made.append(chain)
         if len(made) == n:
             break
@@ -72,22 +75,28 @@ def planned_chains(config: RunConfig, n: int, rng: np.random.Generator) -> list[
 def _best_step(
     design: Mapping[str, str], config: RunConfig, rng: np.random.Generator
 ) -> dict[str, str]:
-    """The design with the edit that is expected to gain most, of those on offer."""
+    """The design with the edit that is expected to gain most of those on offer, or as it is."""
     from se_rl.modules.design_bank.surrogate import LAST, SEARCH, bank_surrogate, bank_words
 
-    steps: list[dict[str, str]] = []
+    steps = [dict(design)]
     for module in config.modules:
         source = design.get(module) or KINDS[module].default_source
         for edited in single_edits(source, module, rng):
             if rng.random() < OFFERED:
                 steps.append({**design, module: edited})
-    if not steps:
-        return dict(design)
     words = [bank_words(step) for step in steps]
     # few trainings of the bank were long; what many shorter ones tell steadies what those do
     levels = (bank_surrogate().predict(words, level=level) for level in (SEARCH, LAST))
     expected = sum(found.score(config.weights) for found in levels)
     return steps[int(np.argmax(expected))]
+
+
+def _distance(design: Mapping[str, str]) -> int:
+    """Choices in which a design differs from the default."""
+    changed = 0
+    for module, source in design.items():
+        changed += len(changes_between(KINDS[module].default_source, source, module) or ())
+    return changed
 
 
 def uses_bank(config: RunConfig) -> bool:
