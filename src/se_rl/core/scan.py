@@ -76,7 +76,7 @@ def _best_step(
     design: Mapping[str, str], config: RunConfig, rng: np.random.Generator
 ) -> dict[str, str]:
     """The design with the edit that is expected to gain most of those on offer, or as it is."""
-    from se_rl.modules.design_bank.surrogate import LAST, SEARCH, bank_surrogate, bank_words
+    from se_rl.modules.design_bank.surrogate import bank_surrogate, bank_words
 
     steps = [dict(design)]
     for module in config.modules:
@@ -85,9 +85,7 @@ def _best_step(
             if rng.random() < OFFERED:
                 steps.append({**design, module: edited})
     words = [bank_words(step) for step in steps]
-    # few trainings of the bank were long; what many shorter ones tell steadies what those do
-    levels = (bank_surrogate().predict(words, level=level) for level in (SEARCH, LAST))
-    expected = sum(found.score(config.weights) for found in levels)
+    expected = bank_surrogate().predict(words).score(config.weights)
     return steps[int(np.argmax(expected))]
 
 

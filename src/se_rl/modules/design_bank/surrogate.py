@@ -37,14 +37,14 @@ class Strengths:
     luck of a seed that designs share which are alike.
     """
 
-    words: float = 0.024
-    together: float = 0.67
-    reach: float = 3.5
-    distance: float = 0.014
-    own: float = 0.038
-    agreement: float = 0.81
-    luck: float = 0.11
-    family: float = 0.43
+    words: float = 0.00068
+    together: float = 0.97
+    reach: float = 2.7
+    distance: float = 0.01
+    own: float = 0.013
+    agreement: float = 0.63
+    luck: float = 0.14
+    family: float = 0.15
 
 
 STRENGTHS = Strengths()
