@@ -56,6 +56,7 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
     "no-lle": {"lle": False},
     "no-dek": {"hle": False, "lle": False},
     "no-imagine": {"imagine": False},
+    "no-bank": {"bank_prior": False},
     "untouched": {"adapter": "none"},
     "static-only": {"worlds": "static"},
     "dynamic-only": {"worlds": "dynamic"},
