@@ -16,6 +16,8 @@ EQUAL = (
     "search used, in both worlds, and scored on the test days and on fresh simulated orders beside "
     "the default trained with the same seeds. A search that keeps the default counts as 0. "
     "Intervals are 95 % over seeds (Student's t), of differences over the seeds that both have. "
+    "All searches of a set share its days, its simulated orders and the default's trainings; what "
+    "these leave open stands beside it, as half of the interval of one champion's own score. "
     'This holds among searches of one code; those of another (its digest; "earlier" was not '
     "written down) may have begun otherwise and had fewer finalists."
 )
@@ -68,6 +70,8 @@ class ArmRow:
     ci95: tuple[float, float]
     by_seed: tuple[float, ...]
     code: str = ""
+    own_half: float = float("nan")
+    """Half of a champion's own interval, over days, simulated orders and trainings; the mean."""
 
 
 def mean_interval(gains: Sequence[float]) -> tuple[float, tuple[float, float]]:
@@ -93,8 +97,15 @@ def by_arm(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
             *mean_interval(gains),
             gains,
             ", ".join(dict.fromkeys(row.code or EARLIER for row in mine)),
+            own_half(mine),
         )
     return found
+
+
+def own_half(rows: Sequence[SearchRow]) -> float:
+    """Half of the interval of one champion's score, the mean over champions; NaN without one."""
+    halves = [0.5 * (row.ci95[1] - row.ci95[0]) for row in rows if row.champion]
+    return float(np.mean(halves)) if halves else float("nan")
 
 
 def differences(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
@@ -138,10 +149,11 @@ def page(sets: Mapping[str, Mapping[str, Any]]) -> str:
     for name, told in sets.items():
         parts.append(f"## {name}, preset {told.get('preset', 'unknown')}")
         if told["arms"]:
-            columns = ("arm", "searches", "accepted", "trainings each", "score", "by seed", "code")
-            codes = [row.get("code") or EARLIER for row in told["arms"].values()]
-            arms = zip(_lines(told["arms"]), codes, strict=True)
-            parts.append(table(columns, [(*line, code) for line, code in arms]))
+            head = ("arm", "searches", "accepted", "trainings each", "score", "by seed")
+            rows = told["arms"].values()
+            last = [(_half(row), row.get("code") or EARLIER) for row in rows]
+            arms = zip(_lines(told["arms"]), last, strict=True)
+            parts.append(table((*head, "one champion", "code"), [(*a, *b) for a, b in arms]))
         if told.get("differences"):
             head = ("difference", "seeds", "accepted", "trainings more", "score", "by seed")
             parts.append(table(head, _lines(told["differences"])))
@@ -155,6 +167,11 @@ def page(sets: Mapping[str, Mapping[str, Any]]) -> str:
                 lines.append((row["found_on"], row["arm"], str(row["seed"]), score))
             parts.append(table(("found on", "arm", "seed", "score over the default"), lines))
     return "\n\n".join(parts) + "\n"
+
+
+def _half(row: Mapping[str, Any]) -> str:
+    half = row.get("own_half")  # JSON has no NaN
+    return "-" if half is None or np.isnan(half) else f"± {half:.2f}"
 
 
 def _lines(arms: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
