@@ -1,4 +1,4 @@
-# make demo: a language model designs RL algorithms for order execution in six or seven minutes, with a page. make test: the whole suite.
+# make demo: a language model designs RL algorithms for order execution in minutes, with a page. make test: the whole suite.
 # Both need only Python 3.11+ and make. make docs: the site in site/.
 PYTHON ?= python3
 VENV := .venv
