@@ -12,7 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -26,7 +26,8 @@ from se_rl.records.archive import Archive
 from se_rl.records.entries import Evaluation
 from se_rl.records.jobs import TrainingJob
 from se_rl.records.rungs import Rung
-from se_rl.scoring.score import Array, ScoreRule, difference
+from se_rl.scoring.score import Array, ScoreRule
+from se_rl.scoring.score_summary import score_summary
 from se_rl_benchmarks.many_trainings import Job, Workshop
 from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
@@ -104,6 +105,21 @@ class ForkedEvaluator:
         return self._scores[evaluation.arrays]
 
 
+class SealedGain(NamedTuple):
+    """A design's score over the default on test days, its interval, and its two halves; half of
+    the interval of that on history."""
+
+    over_default: float
+    ci95: tuple[float, float]
+    history: float
+    simulated: float
+    history_half: float
+
+
+UNTRAINED = SealedGain(math.nan, (math.nan, math.nan), math.nan, math.nan, math.nan)
+"""Of a design that cannot be trained."""
+
+
 class SealedComparison:
     """Designs over the default on test days and fresh simulated orders, with fresh trainings.
 
@@ -117,18 +133,27 @@ class SealedComparison:
         for job in self._jobs({}):
             shared.start(job)
 
-    def over_default(
-        self, sources: Mapping[str, str], deadline: float = math.inf
-    ) -> tuple[float, tuple[float, float]]:
-        """Mean and interval of the difference in score; NaN for a design that cannot be trained."""
+    def over_default(self, sources: Mapping[str, str], deadline: float = math.inf) -> SealedGain:
+        """The difference in score, whole and by halves."""
         own = list(self._shared.outcomes(self._jobs(sources), deadline))
         default = list(self._shared.outcomes(self._jobs({}), deadline))
         if any(one.reason for one in own):
-            return math.nan, (math.nan, math.nan)
+            return UNTRAINED
         rule = ScoreRule.of(self._workshop.config)
-        pairs = [one.scores for one in own], [one.scores for one in default]
-        estimate = difference(*pairs, rule, cells=self._workshop.cells).estimate()
-        return estimate.mean, (estimate.ci95[0], estimate.ci95[1])
+        found = score_summary(
+            [one.scores for one in own],
+            rule,
+            other=[one.scores for one in default],
+            cells=self._workshop.cells,
+        )
+        low, high = found.history.ci95
+        return SealedGain(
+            found.score.mean,
+            found.score.ci95,
+            found.history.mean,
+            found.simulated.mean,
+            0.5 * (high - low),
+        )
 
     def _jobs(self, sources: Mapping[str, str]) -> list[Job]:
         seeds = range(FRESH_SEED, FRESH_SEED + FRESH_TRAININGS)

@@ -38,6 +38,7 @@ from se_rl_benchmarks.forked_searches import (
     ForkedEvaluator,
     GrammaticalValidator,
     SealedComparison,
+    SealedGain,
 )
 from se_rl_benchmarks.many_trainings import Workshop, open_pool
 from se_rl_benchmarks.multi_page import VARIANTS, MultiRow, by_module, by_variant, page
@@ -113,8 +114,8 @@ def run_variant(
     try:
         row, sources = search_once(workshop, trainings, config, folder, deadline)
         if row.champion:
-            mean, interval = sealed.over_default(sources, deadline)
-            row = replace(row, over_default=mean, ci95=interval)
+            gain = sealed.over_default(sources, deadline)
+            row = replace(row, over_default=gain.over_default, ci95=gain.ci95)
     except TimeIsOver:
         return None
     print(json.dumps(asdict(row)), flush=True)
@@ -180,9 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def found_so_far(
-    rows: Sequence[MultiRow], silent: Future[tuple[float, tuple[float, float]]]
-) -> dict[str, Any]:
+def found_so_far(rows: Sequence[MultiRow], silent: Future[SealedGain]) -> dict[str, Any]:
     """Everything that is known now."""
     credits = []
     for row in rows:
@@ -190,8 +189,8 @@ def found_so_far(
             credits.append({"variant": row.variant, "seed": row.seed, **asdict(one)})
     silence: dict[str, Any] = {}
     if silent.done():
-        mean, interval = silent.result()
-        silence = {"over_default": mean, "ci95": interval}
+        gain = silent.result()
+        silence = {"over_default": gain.over_default, "ci95": gain.ci95}
     return {
         "variants": by_variant(rows),
         "modules": by_module(rows),

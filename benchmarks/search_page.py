@@ -45,6 +45,11 @@ class SearchRow:
     """By which operators, and by whose hand, the champion came of the default."""
     code: str = ""
     """The digest of the code that searched."""
+    history: float = float("nan")
+    simulated: float = float("nan")
+    """The two halves of what it is over the default."""
+    history_half: float = float("nan")
+    """Half of the interval of that on history."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,9 @@ class CarriedRow:
     champion: str
     over_default: float
     ci95: tuple[float, float]
+    history: float = float("nan")
+    simulated: float = float("nan")
+    history_half: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -72,6 +80,9 @@ class ArmRow:
     code: str = ""
     own_half: float = float("nan")
     """Half of a champion's own interval, over days, simulated orders and trainings; the mean."""
+    history: float = float("nan")
+    simulated: float = float("nan")
+    """The halves of the score, means over all searches."""
 
 
 def mean_interval(gains: Sequence[float]) -> tuple[float, tuple[float, float]]:
@@ -98,8 +109,15 @@ def by_arm(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
             gains,
             ", ".join(dict.fromkeys(row.code or EARLIER for row in mine)),
             own_half(mine),
+            mean_part(mine, "history"),
+            mean_part(mine, "simulated"),
         )
     return found
+
+
+def mean_part(rows: Sequence[SearchRow], part: str) -> float:
+    """The mean of a half of the score over all searches; one that kept the default has 0."""
+    return float(np.mean([getattr(row, part) if row.champion else 0.0 for row in rows]))
 
 
 def own_half(rows: Sequence[SearchRow]) -> float:
@@ -151,9 +169,13 @@ def page(sets: Mapping[str, Mapping[str, Any]]) -> str:
         if told["arms"]:
             head = ("arm", "searches", "accepted", "trainings each", "score", "by seed")
             rows = told["arms"].values()
-            last = [(_half(row), row.get("code") or EARLIER) for row in rows]
+            last = []
+            for row in rows:
+                code = row.get("code") or EARLIER
+                last.append((_half(row, "own_half"), *_halves_of(row), code))
             arms = zip(_lines(told["arms"]), last, strict=True)
-            parts.append(table((*head, "one champion", "code"), [(*a, *b) for a, b in arms]))
+            columns = (*head, "one champion", "history", "simulated", "code")
+            parts.append(table(columns, [(*a, *b) for a, b in arms]))
         if told.get("differences"):
             head = ("difference", "seeds", "accepted", "trainings more", "score", "by seed")
             parts.append(table(head, _lines(told["differences"])))
@@ -164,14 +186,27 @@ def page(sets: Mapping[str, Mapping[str, Any]]) -> str:
             lines = []
             for row in told["carried"]:
                 score = f"{signed(row['over_default'])} {interval(row['ci95'])}"
-                lines.append((row["found_on"], row["arm"], str(row["seed"]), score))
-            parts.append(table(("found on", "arm", "seed", "score over the default"), lines))
+                history, simulated = _halves_of(row)
+                history = f"{history} {_half(row, 'history_half')}"
+                lines.append(
+                    (row["found_on"], row["arm"], str(row["seed"]), score, history, simulated)
+                )
+            head = ("found on", "arm", "seed", "score over the default", "history", "simulated")
+            parts.append(table(head, lines))
     return "\n\n".join(parts) + "\n"
 
 
-def _half(row: Mapping[str, Any]) -> str:
-    half = row.get("own_half")  # JSON has no NaN
+def _half(row: Mapping[str, Any], key: str) -> str:
+    half = row.get(key)  # JSON has no NaN
     return "-" if half is None or np.isnan(half) else f"± {half:.2f}"
+
+
+def _halves_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    """The gains on history and in simulated markets, where they were written down."""
+    history, simulated = row.get("history"), row.get("simulated")
+    if history is None or simulated is None or np.isnan(history):
+        return "-", "-"
+    return signed(history), signed(simulated)
 
 
 def _lines(arms: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:

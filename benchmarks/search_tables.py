@@ -42,6 +42,7 @@ from se_rl_benchmarks.forked_searches import (
     ForkedEvaluator,
     GrammaticalValidator,
     SealedComparison,
+    SealedGain,
     TakenInTurns,
 )
 from se_rl_benchmarks.many_trainings import Workshop, open_pool
@@ -62,6 +63,10 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
     "dynamic-only": {"worlds": "dynamic"},
 }
 """What an arm of the table changes in the settings; worlds are those that the search sees."""
+
+
+NOTHING = SealedGain(0.0, (0.0, 0.0), 0.0, 0.0, 0.0)
+"""What a search gains that keeps the default."""
 
 
 def varied(config: RunConfig, arm: str, seed: int) -> RunConfig:
@@ -115,9 +120,9 @@ class Searches:
             standing = search.ladder.longest(champion)
             sources = dict(search.designs.sources[champion])
             accepted = champion != search.default.id
-            gain, interval = 0.0, (0.0, 0.0)
+            gain = NOTHING
             if accepted:
-                gain, interval = self.sealed.over_default(sources, self.deadline)
+                gain = self.sealed.over_default(sources, self.deadline)
             row = SearchRow(
                 arm,
                 seed,
@@ -125,13 +130,16 @@ class Searches:
                 evaluator.trainings,
                 champion if accepted else "",
                 standing.score if standing and accepted else 0.0,
-                gain,
-                interval,
+                gain.over_default,
+                gain.ci95,
                 time.monotonic() - started,
                 len(designers.asked),
                 sum(step.weights is not None and step.weights.moved for step in steps),
                 descent(search.designs.candidates, champion) if accepted else "",
                 code_hash()[:8],
+                gain.history,
+                gain.simulated,
+                gain.history_half,
             )
         return row, sources
 

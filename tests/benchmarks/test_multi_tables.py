@@ -13,6 +13,7 @@ import pytest
 from se_rl.records.module_use import ModuleCredit, ModuleUse
 from se_rl.records.settings import preset
 from se_rl_benchmarks import multi_tables
+from se_rl_benchmarks.forked_searches import SealedGain
 from se_rl_benchmarks.multi_page import VARIANTS, MultiRow, page
 
 
@@ -26,11 +27,11 @@ def row(variant: str, seed: int, gain: float) -> MultiRow:
 def test_tables_and_their_twin(tmp_path: Path) -> None:
     first, *_, last = VARIANTS
     rows = [row(first, 0, 0.2), row(first, 1, 0.4), row(last, 0, 0.0)]
-    silent = Future[tuple[float, tuple[float, float]]]()
+    silent = Future[SealedGain]()
     head = {"agents": 4, "preset": "standard", "data": "bars"}
     found = head | multi_tables.found_so_far(rows, silent)
     assert found["silence"] == {} and "silence scores" not in page(found)
-    silent.set_result((-0.3, (-0.5, -0.1)))
+    silent.set_result(SealedGain(-0.3, (-0.5, -0.1), -0.4, -0.2, 0.1))
     multi_tables.keep(tmp_path, head | multi_tables.found_so_far(rows, silent))
     told = json.loads((tmp_path / "multi.json").read_text())
     all_five = told["variants"][first]

@@ -31,7 +31,9 @@ from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
 
 
 def row(arm: str, seed: int, gain: float) -> SearchRow:
-    return SearchRow(arm, seed, 8, 30, "abc" if gain else "", gain, gain, (0.0, 1.0), 9.0)
+    champion = "abc" if gain else ""
+    halves = {"history": gain - 0.1, "simulated": gain + 0.1, "history_half": 0.2}
+    return SearchRow(arm, seed, 8, 30, champion, gain, gain, (0.0, 1.0), 9.0, **halves)  # type: ignore[arg-type]
 
 
 def test_nothing_but_the_grammars_modules_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
