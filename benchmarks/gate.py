@@ -47,11 +47,9 @@ EVERY = 8
 class World:
     """What scores are made of, in bps, by what the design bank measured.
 
-    Noise of orders, most of it shared by all designs, and luck of training seeds, `seed_sd` (the
-    bank: .18), so large that a design's score over the default has an error of .27 after one
-    training at the search rung and of .15 after five on test days (searches of `standard`: .28 and
-    about .1). Every `restless`-th design has a luck of `restless_sd`, more than any group of the bank.
-    The whole gain has a bet on the market's day in it, of which designs share nine tenths. Truths
+    Orders have noise, most of it shared by all designs, and training seeds have luck: `seed_sd`
+    (the bank: .18), and for every `restless`-th design `restless_sd`, which is assumed and more
+    than any group of the bank has. The whole gain has a bet on the market's day in it, of which designs share nine tenths. Truths
     differ by `effect_sd`; `fidelity` is the correlation of a design's true gain after a third of
     the last rung's budget with that after all of it, and `foresight_sd` how far a bank's
     expectations reach that have nothing to do with the truth.
