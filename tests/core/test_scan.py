@@ -38,7 +38,7 @@ class LikesRewards:
             liked = sum(word.endswith("reward") for word in words)
             found.append(2.0 * liked + sum(word.endswith("network") for word in words))
         worth = np.array(found)
-        return Prediction(worth, worth, worth, worth)
+        return Prediction(worth, worth)
 
 
 @pytest.fixture

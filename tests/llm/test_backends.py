@@ -138,6 +138,21 @@ def test_the_gradient_is_that_of_the_formula(designer: LocalDesigner) -> None:
     assert plain["loss"] == pytest.approx(expected, rel=1e-4)
 
 
+def test_coarse_steps_are_those_of_the_formula_but_for_rounding(folder: Path) -> None:
+    measured = []
+    for coarse in (False, True):
+        designer = LocalDesigner(folder, threads=1, device="cpu", coarse_steps=coarse)
+        proposals = designer.propose(REQUEST, 4)
+        learner = designer.new_adapter("coarse", seed=3)
+        before = learner.log_probs(proposals)
+        measured.append(learner.update(proposals, [1.0, -1.0, 0.5, 0.0], learning_rate=1e-2))
+        assert not torch.allclose(learner.log_probs(proposals), before, atol=1e-3)
+    fine, coarse = measured
+    assert coarse["loss"] == pytest.approx(fine["loss"], rel=0.05, abs=0.02)
+    assert coarse["gradient"] == pytest.approx(fine["gradient"], rel=0.1)
+    assert fine["drift"] < 1e-3 < coarse["drift"]
+
+
 def test_chunks_and_several_prompts_do_not_change_a_step(
     designer: LocalDesigner, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,7 +219,7 @@ def _pack(model: nn.Module) -> None:
 
 
 def _packed_linear(module: nn.Linear, packed: Tensor, x: Tensor) -> Tensor:
-    if torch.is_grad_enabled():
+    if torch.is_grad_enabled() or torch.is_autocast_enabled("cpu"):  # no packed bfloat16
         return F.linear(x, module.weight, module.bias)
     return torch.ops.mkldnn._linear_pointwise(x, packed, module.bias, "none", [], "")
 

@@ -29,11 +29,13 @@ class Engine:
         threads: int | None = None,
         dtype: str | None = None,
         device: str | None = None,
+        coarse_steps: bool = False,
     ) -> None:
         self.source = source
         self.threads = threads
         self.dtype = dtype
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.coarse_steps = coarse_steps
         self.prefixes: dict[tuple[Any, ...], PromptCache] = {}
 
     @cached_property
@@ -122,6 +124,10 @@ class Engine:
             torch.set_num_threads(self.threads)
         with self.adapters.use(adapter):
             yield
+
+    def rounding(self) -> torch.autocast:
+        """How what is learned from is multiplied: as the weights are stored, or in bfloat16."""
+        return torch.autocast(self.device, torch.bfloat16, enabled=self.coarse_steps)
 
     def prefix(
         self, messages: list[dict[str, str]], prompt: list[int], key: object

@@ -32,7 +32,7 @@ class LocalDesigner:
 
     `source` is a known model's name, a folder or a `ModelSource`. `dtype` is by default what the
     weights are stored in; float32 reproduces the sampler's log-probs to 1e-4, bfloat16 samples up
-    to twice as fast.
+    to twice as fast. With `coarse_steps` it learns up to twice as fast, multiplying in bfloat16.
     """
 
     def __init__(
@@ -42,9 +42,12 @@ class LocalDesigner:
         threads: int | None = None,
         dtype: str | None = None,
         device: str | None = None,
+        coarse_steps: bool = False,
     ) -> None:
         found = source if isinstance(source, ModelSource) else resolve(source)
-        self._engine = Engine(found, threads=threads, dtype=dtype, device=device)
+        self._engine = Engine(
+            found, threads=threads, dtype=dtype, device=device, coarse_steps=coarse_steps
+        )
         self._inside: str | None = None  # the adapter's name inside the model
         self._label = ""
         self._steps = 0

@@ -74,7 +74,8 @@ def reinforce_step(
     with engine.weights(adapter):
         for prompt, members in prompt_chunks(engine, proposals):
             chosen = [proposals[i] for i in members]
-            ours = choices(engine.model, prompt, chosen)
+            with engine.rounding():
+                ours = choices(engine.model, prompt, chosen)
             here = ours.totals
             kl, entropy = _divergence(engine, prompt, chosen, ours=ours, kl=kl_coef > 0)
             wanted = gains[members] * here if surrogate is None else surrogate(ours, chosen)
@@ -122,7 +123,7 @@ def _divergence(
     entropy = -(chances * ours.log_probs).sum()
     if not kl:
         return entropy.new_zeros(()), entropy
-    with engine.weights(None), torch.no_grad():
+    with engine.weights(None), engine.rounding(), torch.no_grad():
         base = choices(engine.model, prompt, proposals)
     # KL = sum p (log p - log p_base)
     return (chances * (ours.log_probs - base.log_probs)).sum(), entropy

@@ -258,14 +258,14 @@ PRESETS: dict[str, dict[str, Any]] = {
         "bank": 64,
         "samples": 1024,
     },
-    "quick": {"work": 4.2, "scored_days": 60, "finalists": 1},
+    "quick": {"work": 4.2, "scored_days": 60, "finalists": 1, "seeds": (1, 1, 6)},
     "standard": {
         "iterations": 4,
         "parents": 2,
         "siblings": 4,
         "finalists": 4,
         "work": 3.6,
-        "seeds": (1, 2, 5),
+        "seeds": (1, 2, 8),
         "episodes": (1000, 1000, 2000),
     },
     "paper": {

@@ -61,6 +61,10 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--device", choices=("cpu", "cuda"), help="default: cuda where there is one"
     )
+    parser.add_argument("--threads", type=int, default=1, help="of a CPU")
+    parser.add_argument(
+        "--coarse", action="store_true", help="multiply in bfloat16 where it learns: faster"
+    )
     parser.add_argument("--minutes", type=float, help="of training; what is missing goes on later")
     parser.add_argument("--parents", type=int, default=60, help="kept-out parents to measure by")
     parser.add_argument("--edits", type=int, default=8, help="edits of each of them")
@@ -131,7 +135,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _trained(options: argparse.Namespace, words: Sequence[str]) -> int:
     started = time.monotonic()
     source = resolve(options.model)
-    base = LocalDesigner(source, threads=1, device=options.device)
+    base = LocalDesigner(
+        source, threads=options.threads, device=options.device, coarse_steps=options.coarse
+    )
     bank = load_bank()
     training = DesignerTraining(
         base,

@@ -31,7 +31,7 @@ KEPT_OUT = 0.2
 """The share of the bank's chains that is measured by."""
 DEFAULT_PARENT = 0.3
 """How often the parent is the default, with which every search begins."""
-ADVISED, WISHED = 0.2, 0.35
+ADVISED, WISHED = 0.15, 0.45
 """How often the instruction is drawn advice, and how often a wish."""
 WISH_WORTH = 2.0
 """What going the way that was asked is worth, in units of the spread of the siblings' gains."""

@@ -53,24 +53,14 @@ STRENGTHS = Strengths()
 
 @dataclass(frozen=True)
 class Prediction:
-    """What designs are expected to gain over the default, in bps, and the error of that.
-
-    All are [design].
-    """
+    """What designs are expected to gain over the default, in bps; both are [design]."""
 
     history: Array
     simulated: Array
-    history_se: Array
-    simulated_se: Array
 
     def score(self, weights: Mapping[str, float]) -> Array:
         """The gain of the score, by the weights of history (`static`) and simulated markets."""
         return weights["static"] * self.history + weights["dynamic"] * self.simulated
-
-    def se(self, weights: Mapping[str, float]) -> Array:
-        """Its error, the parts taken to be independent."""
-        history = weights["static"] * self.history_se
-        return np.hypot(history, weights["dynamic"] * self.simulated_se)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,18 +114,24 @@ class Surrogate:
             for word in one:
                 vocabulary.setdefault(word, len(vocabulary))
         self._vocabulary = vocabulary
-        self._rows = self._matrix([one.words for one in examples.designs])
+        readings = self._matrix([one.words for one in examples.designs])
+        self._rows, of = np.unique(readings, axis=0, return_inverse=True)  # each design once
         self._squares = np.square(self._rows).sum(1)
-        self._level = examples.level
         self._spread = spread_of(examples.gains)  # [part]
         same_seed = examples.seed[:, None] == examples.seed[None]
+        pairs = np.ix_(of, of)
         # the luck of each training, and that of the default's which it is held against
         luck = strengths.luck * (np.eye(len(same_seed)) + same_seed)
-        luck += strengths.family * same_seed * self._together(self._rows)
-        covariance = self._covariance(self._rows, self._level) + luck
-        self._inverse = np.linalg.inv(covariance)
+        luck += strengths.family * same_seed * self._together(self._rows)[pairs]
+        agree = self._agreement(examples.level[:, None], examples.level[None])
+        self._inverse = np.linalg.inv(self._covariance(self._rows)[pairs] * agree + luck)
         self._heights = squashed(examples.gains / self._spread)  # [reading, part]
         self._dual = self._inverse @ self._heights
+        # what a design's readings together say at a level, [level, design, part]
+        self._says = np.zeros((LAST + 1, len(self._rows), len(PARTS)))
+        for level in range(LAST + 1):
+            heard = self._agreement(level, examples.level)[:, None] * self._dual
+            np.add.at(self._says[level], of, heard)
 
     @property
     def evidence(self) -> float:
@@ -146,16 +142,9 @@ class Surrogate:
 
     def predict(self, designs: Sequence[Words], *, level: int = LAST) -> Prediction:
         """Designs, given by their words, at one level."""
-        rows = self._matrix(designs)
-        levels = np.full(len(rows), level)
-        across = self._covariance(rows, levels)
-        mean = across @ self._dual  # [design, part]
-        own = self._own_variance(rows)
-        left = np.maximum(0.0, own - np.sum((across @ self._inverse) * across, axis=1))
+        mean = self._covariance(self._matrix(designs)) @ self._says[level]  # [design, part]
         gains = unsquashed(mean) * self._spread
-        # the error of the squashed number, as far as the curve is steep there
-        errors = np.sqrt(left)[:, None] * np.cosh(mean) * self._spread
-        return Prediction(gains[:, 0], gains[:, 1], errors[:, 0], errors[:, 1])
+        return Prediction(gains[:, 0], gains[:, 1])
 
     def _matrix(self, designs: Sequence[Words]) -> Array:
         """Counts of known words less the default's, [design, word]."""
@@ -169,8 +158,8 @@ class Surrogate:
                 row[self._vocabulary[word]] -= count
         return rows
 
-    def _covariance(self, rows: Array, level: npt.NDArray[np.int64]) -> Array:
-        """Of designs at levels with the readings that were learned from, [design, reading]."""
+    def _covariance(self, rows: Array) -> Array:
+        """Of designs with those that were learned from, at one level, [design, known design]."""
         own, theirs = np.square(rows).sum(1), self._squares
         product = rows @ self._rows.T
         known = self.strengths
@@ -178,12 +167,10 @@ class Surrogate:
         total = known.words * product + known.distance * far
         total += known.together * self._together(rows)
         same = own[:, None] + theirs[None] - 2.0 * product < 0.5
-        total += known.own * (same & (own > 0.5)[:, None])  # the very same design
-        agree = np.where(level[:, None] == self._level[None], 1.0, known.agreement)
-        return total * agree
+        return total + known.own * (same & (own > 0.5)[:, None])  # the very same design
 
     def _together(self, rows: Array) -> Array:
-        """How alike designs and those that were learned from are, [design, reading].
+        """How alike designs and those that were learned from are, [design, known design].
 
         A difference to the default, so that the default itself has none.
         """
@@ -191,11 +178,9 @@ class Surrogate:
         near = _near(own[:, None] + theirs[None] - 2.0 * rows @ self._rows.T, reach)
         return near - _near(own, reach)[:, None] - _near(theirs, reach)[None] + 1.0
 
-    def _own_variance(self, rows: Array) -> Array:
-        own = np.square(rows).sum(1)
-        known = self.strengths
-        joint = known.together * (2.0 - 2.0 * _near(own, known.reach))
-        return (known.words + known.distance) * own + joint + known.own * (own > 0.5)
+    def _agreement(self, level: npt.ArrayLike, other: npt.ArrayLike) -> Array:
+        """How far trainings at two levels tell of each other."""
+        return np.where(np.equal(level, other), 1.0, self.strengths.agreement)
 
 
 def _near(squares: Array, reach: float) -> Array:
