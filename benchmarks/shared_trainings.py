@@ -25,6 +25,41 @@ from se_rl.records.entries import key_of
 from se_rl.records.settings import RunConfig
 from se_rl_benchmarks.many_trainings import Job, Outcome, outcome_of
 
+TRAININGS_DEPEND_ON = (
+    "config.py",
+    "seal.py",
+    "data",
+    "market",
+    "environments",
+    "modules",
+    "rl",
+    "scoring",
+    "baselines",
+    "core/preparation.py",
+    "core/final_tables.py",
+    "executors/training_settings.py",
+    "records/jobs.py",
+    "records/rungs.py",
+)
+"""What a training in a `Workshop` and its scores are decided by, beside job and settings."""
+EXCEPT = (
+    "modules/design_bank",
+    "modules/edits.py",
+    "scoring/bank_evaluator.py",
+    "scoring/comparison.py",
+    "scoring/ladder.py",
+    "scoring/prospects.py",
+    "scoring/standing.py",
+    "scoring/trainings.py",
+)
+"""Files among them that choose designs, and neither train nor score one."""
+OF_SEARCHES = (
+    *("llm", "adapter", "seed", "arm", "scan", "against", "bank_prior", "hle", "lle", "estimator"),
+    *("imagine", "device", "islands", "iterations", "parents", "siblings", "promoted", "finalists"),
+    *("seeds", "epsilon", "lora_rank", "lora_alpha", "replay", "rivals", "max_designs"),
+    *("max_minutes", "max_tokens", "max_usd", "usd_in", "usd_out"),
+)
+"""Settings that say how designs are found; jobs have seeds and worlds of their own."""
 _TOLD = "told"
 """The array of a stored outcome that holds what is no score, as JSON."""
 
@@ -34,14 +69,14 @@ class TimeIsOver(Exception):
 
 
 class SharedTrainings:
-    """Trainings in forked processes; `folder` keeps them under the hash of `config` and code."""
+    """Trainings in forked processes; `folder` keeps them for searches that train as these do."""
 
     def __init__(
         self, pool: Pool, folder: Path | None = None, *, config: RunConfig | None = None
     ) -> None:
         self._pool = pool
         self._folder = folder
-        self._made_by = key_of(code_hash(), asdict(config)) if config and folder else ""
+        self._made_by = made_by(config) if config and folder else ""
         self._known: dict[str, Future[Outcome]] = {}
         self._lock = threading.Lock()
         if folder is not None:
@@ -85,6 +120,12 @@ class SharedTrainings:
             outcome_of, (job,), callback=done, error_callback=future.set_exception
         )
         return future
+
+
+def made_by(config: RunConfig) -> str:
+    """The code that trains and the settings that trainings depend on, as one key."""
+    settings = {name: value for name, value in asdict(config).items() if name not in OF_SEARCHES}
+    return key_of(code_hash(parts=TRAININGS_DEPEND_ON, without=EXCEPT), settings)
 
 
 def store_outcome(path: Path, outcome: Outcome) -> None:

@@ -6,7 +6,7 @@ import json
 import math
 import threading
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ import pytest
 
 from se_rl.llm.backends import Abilities, Proposal, Request
 from se_rl.modules.kinds import KINDS
+from se_rl.records.code_hash import PACKAGE
 from se_rl.records.entries import DEFAULT, Candidate
 from se_rl.records.settings import preset
 from se_rl_benchmarks import forked_searches, search_tables, shared_trainings
@@ -27,7 +28,14 @@ from se_rl_benchmarks.forked_searches import (
 from se_rl_benchmarks.many_trainings import Job, Outcome
 from se_rl_benchmarks.search_page import CarriedRow, SearchRow, differences, page, told_of
 from se_rl_benchmarks.search_results import Results, champions_of
-from se_rl_benchmarks.shared_trainings import SharedTrainings, TimeIsOver
+from se_rl_benchmarks.shared_trainings import (
+    EXCEPT,
+    OF_SEARCHES,
+    TRAININGS_DEPEND_ON,
+    SharedTrainings,
+    TimeIsOver,
+    made_by,
+)
 
 
 def row(arm: str, seed: int, gain: float) -> SearchRow:
@@ -133,6 +141,19 @@ def test_a_training_is_made_once_and_kept_for_later_calls(
         assert (again.seconds, again.alpha, again.reason) == (2.5, (0.5, 0.25), "")
         list(SharedTrainings(pool, tmp_path, config=preset("quick")).outcomes(jobs[:1]))
         assert len(made) == 5
+
+
+def test_what_is_kept_serves_searches_that_train_alike() -> None:
+    settings = preset("standard")
+    key = made_by(settings)
+    for change in ({"arm": "local"}, {"seeds": (1, 2, 3)}, {"finalists": 2}, {"adapter": "none"}):
+        assert made_by(replace(settings, **change)) == key
+    for change in ({"risk": 0.01}, {"episodes": (9, 9, 9)}, {"data": "csi100"}, {"work": 1.0}):
+        assert made_by(replace(settings, **change)) != key
+    named = {*asdict(settings)}
+    assert named.issuperset(OF_SEARCHES)
+    for name in (*TRAININGS_DEPEND_ON, *EXCEPT):
+        assert (PACKAGE / name).exists(), name
 
 
 def test_searches_that_are_late_are_counted() -> None:

@@ -63,30 +63,36 @@ EXCEPT = (
 
 
 @lru_cache
-def code_hash(package: Path = PACKAGE) -> str:
+def code_hash(
+    package: Path = PACKAGE,
+    parts: tuple[str, ...] = SCORES_DEPEND_ON,
+    without: tuple[str, ...] = EXCEPT,
+) -> str:
     """A digest of the code that scores depend on, of the prompts' templates and the design bank.
 
     Docstrings, comments and layout do not count, and neither does code that only shows, fetches or
     compares: such a change does not keep a run from going on.
     """
     digest = hashlib.sha256()
-    for path in _scored_files(package):
+    for path in _files(package, parts, without):
         digest.update(path.relative_to(package).as_posix().encode())
         is_python = path.suffix == ".py"
         digest.update(_meaning(path.read_text()).encode() if is_python else path.read_bytes())
     return digest.hexdigest()
 
 
-def _scored_files(package: Path) -> Iterator[Path]:
-    """The files that scores depend on, in a fixed order."""
-    left_out = {package / name for name in EXCEPT}
-    for name in SCORES_DEPEND_ON:
+def _files(package: Path, parts: tuple[str, ...], without: tuple[str, ...]) -> Iterator[Path]:
+    """The files of these parts, in a fixed order."""
+    left_out = {package / name for name in without}
+    for name in parts:
         place = package / name
         if place.is_file():
             yield place
             continue
         for path in sorted(place.rglob("*")):
-            if path.suffix in (".py", ".txt", ".parquet") and path not in left_out:
+            if path.suffix in (".py", ".txt", ".parquet") and left_out.isdisjoint(
+                (path, *path.parents)
+            ):
                 yield path
 
 
