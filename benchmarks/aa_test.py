@@ -1,7 +1,7 @@
 """Do the score's intervals cover the truth? The default against itself, with other training seeds.
 
     NUMBA_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/aa_test.py [--data nasdaq100]
-        [--preset standard] [--trainings 24] [--seeds 5] [--comparisons 200] [--workers N]
+        [--preset standard] [--trainings 40] [--seeds 8] [--comparisons 200] [--workers N]
         [--seconds 540] [--bank DIR] [--out FILE]
 
 Trains the default design many times at the last rung's budget, scores every training on that rung's
@@ -134,8 +134,8 @@ def main() -> None:
     parser.add_argument("--data", default="nasdaq100")
     parser.add_argument("--preset", default="standard", help="whose last rung")
     parser.add_argument("--work", type=float, help="another search budget, a third of the last")
-    parser.add_argument("--trainings", type=int, default=24)
-    parser.add_argument("--seeds", type=int, default=5, help="trainings on each side")
+    parser.add_argument("--trainings", type=int, default=40)
+    parser.add_argument("--seeds", type=int, help="trainings on each side (none: the last rung's)")
     parser.add_argument("--comparisons", type=int, default=200)
     parser.add_argument("--workers", type=int, help="processes (none: one for each core)")
     parser.add_argument("--seconds", type=float, default=540.0, help="time for trainings")
@@ -151,7 +151,8 @@ def main() -> None:
     workshop = Workshop(config)
     fill_bank(workshop, given.bank, n=given.trainings, workers=given.workers, seconds=given.seconds)
     bank = read_bank(given.bank)
-    found = coverage(bank, rule, seeds=given.seeds, comparisons=given.comparisons)
+    seeds = given.seeds or config.rungs.last.seeds
+    found = coverage(bank, rule, seeds=seeds, comparisons=given.comparisons)
     level = score_summary(bank, rule, cells=workshop.cells)
     print(table(found))
     print(f"the default's score over TWAP: {level.score.mean:+.2f} bps {level.score.ci95}")
