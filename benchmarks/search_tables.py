@@ -59,6 +59,7 @@ VARIATIONS: Mapping[str, Mapping[str, Any]] = {
     "no-imagine": {"imagine": False},
     "no-bank": {"bank_prior": False},
     "untouched": {"adapter": "none"},
+    "ste": {"estimator": "ste"},
     "static-only": {"worlds": "static"},
     "dynamic-only": {"worlds": "dynamic"},
 }
