@@ -39,7 +39,7 @@ from se_rl.core.designers import Designers
 from se_rl.core.preparation import make_kit
 from se_rl.core.search import Search
 from se_rl.core.training_loop import evolve
-from se_rl.llm.adapter_file import chosen_adapter
+from se_rl.llm.adapter_file import SHIPPED, chosen_adapter
 from se_rl.llm.local import LocalDesigner
 from se_rl.modules.design_bank.storage import load_bank
 from se_rl.modules.design_bank.surrogate import LAST
@@ -242,6 +242,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     place = options.results / "designers.json"
     told = json.loads(place.read_text()) if place.exists() else {"valid": {}, "one_step": {}}
     told["search"] = figures(read_kept(options.keep))
+    adapter = chosen_adapter(SHIPPED, "smollm2") if SHIPPED in told["search"] else None
+    if adapter is not None:
+        told["shipped"] = adapter.head.id
     place.write_text(to_json(told) + "\n")
     (options.results / "designers.md").write_text(page(told))
     print(page(told))

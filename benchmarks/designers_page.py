@@ -56,9 +56,9 @@ def page(told: Mapping[str, Any]) -> str:
             f"## Valid edits of the default's modules\n\n{VALID}\n{_valid(told['edits'])}\n"
         )
     if told.get("search"):
-        parts.append(
-            f"## Whole searches, against the bank's surrogate\n{_searches(told['search'])}\n"
-        )
+        shipped = f"; shipped is {told['shipped']}" if told.get("shipped") else ""
+        head = f"## Whole searches, against the bank's surrogate{shipped}"
+        parts.append(f"{head}\n{_searches(told['search'])}\n")
     return "\n".join(parts)
 
 
