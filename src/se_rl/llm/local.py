@@ -32,7 +32,7 @@ class LocalDesigner:
 
     `source` is a known model's name, a folder or a `ModelSource`. `dtype` is by default what the
     weights are stored in; float32 reproduces the sampler's log-probs to 1e-4, bfloat16 samples up
-    to twice as fast. With `coarse_steps` it learns up to twice as fast, multiplying in bfloat16.
+    to twice as fast. With `coarse_steps` it multiplies in bfloat16 where it learns.
     """
 
     def __init__(
