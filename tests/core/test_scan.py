@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ import pytest
 from se_rl.core import scan
 from se_rl.core.scan import (
     CHAIN,
+    HISTORY_ELSEWHERE,
     SingleEdit,
+    bank_weights,
     chained_prompts,
     planned_chains,
     planned_scan,
     uses_bank,
 )
+from se_rl.data import catalog
 from se_rl.modules.design_bank import surrogate as bank
 from se_rl.modules.design_bank.surrogate import Prediction
 from se_rl.modules.edits import changes_between
@@ -135,3 +139,26 @@ def test_chains_are_few_edits_that_the_bank_expects_more_of_than_of_any_single_o
 def test_chains_end_where_nothing_new_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "single_edits", lambda *_: [])
     assert planned_chains(CONFIG, 3, np.random.default_rng(0)) == []
+
+
+@pytest.mark.parametrize("worlds", ["both", "static", "dynamic"])
+def test_on_other_days_the_bank_is_heard_for_simulated_markets_first(
+    worlds: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "data_home", lambda: tmp_path)
+    config = preset("quick", arm="local", worlds=worlds)
+    assert bank_weights(config) == config.weights
+    elsewhere = {**config.weights, "static": HISTORY_ELSEWHERE * config.weights["static"]}
+    assert bank_weights(preset("quick", worlds=worlds, data="own.parquet")) == elsewhere
+    (tmp_path / "nasdaq100.parquet").touch()  # the name stands for imported bars now
+    assert bank_weights(config) == elsewhere
+
+
+def test_what_the_bank_expects_of_history_plans_little_on_other_days() -> None:
+    def gained(data: str) -> tuple[float, float]:
+        chains = planned_chains(preset("quick", data=data), 6, np.random.default_rng(5))
+        found = bank.bank_surrogate().predict([bank.bank_words(one) for one in chains])
+        return float(found.history.mean()), float(found.simulated.mean())
+
+    home, elsewhere = gained("nasdaq100"), gained("own.parquet")
+    assert home[0] > 2.0 * elsewhere[0] and elsewhere[1] > 2.0 * home[1]

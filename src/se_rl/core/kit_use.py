@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from se_rl.core.scan import ORDERED_BY_BANK, knows_scenario, uses_bank
+from se_rl.core.scan import (
+    HISTORY_ELSEWHERE,
+    ORDERED_BY_BANK,
+    is_synthetic,
+    knows_scenario,
+    uses_bank,
+)
 from se_rl.core.search import Search
 from se_rl.core.stopping import PATIENCE, WINDOW
 from se_rl.llm.instruction_population import QUIET_ITERATIONS
@@ -13,6 +19,9 @@ from se_rl.records.enhancement import KitUse
 from se_rl.records.entries import DEFAULT
 from se_rl.records.settings import RunConfig
 
+WITH_CARE = (
+    f"what it says of history counts for {HISTORY_ELSEWHERE:g}: it was trained on synthetic days"
+)
 STE_FROM_BANK = "STE's score predictor starts from the design bank"
 
 
@@ -40,6 +49,8 @@ def bank_uses(config: RunConfig) -> Iterator[str]:
     """What the design bank is used for in a run with these settings."""
     if uses_bank(config):
         yield ORDERED_BY_BANK
+        if not is_synthetic(config.data):
+            yield WITH_CARE
     if config.levels[1] and config.estimator == "ste" and knows_scenario(config):
         yield STE_FROM_BANK
 

@@ -15,6 +15,7 @@ from se_rl.core.operators import OPERATORS, Plan, Proposed, ask
 from se_rl.core.parents import ParetoParents
 from se_rl.core.scan import (
     SingleEdit,
+    bank_weights,
     chained_prompts,
     planned_chains,
     planned_scan,
@@ -104,11 +105,12 @@ class Proposer:
     def _most_promising(self, written: Sequence[Proposed], n: int) -> list[Proposed]:
         """The n edits that the bank expects most of, in their order; new and valid ones first."""
         known = set(self.designs.candidates)
+        weights = bank_weights(self.config)
         worth: list[tuple[bool, float]] = []
         for one in written:
             is_new = not one.candidate.reason and one.candidate.id not in known
             known.add(one.candidate.id)
-            gain = expected(one.sources, self.config.weights) if is_new else 0.0
+            gain = expected(one.sources, weights) if is_new else 0.0
             worth.append((is_new, gain))
         best = sorted(range(len(written)), key=lambda place: worth[place], reverse=True)[:n]
         made = []

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from se_rl.data.catalog import list_datasets
 from se_rl.modules.edits import changes_between, single_edits
 from se_rl.modules.kinds import KINDS
 from se_rl.records.settings import RunConfig
@@ -27,6 +28,9 @@ OFFERED = 0.5
 """The share of all single edits, drawn anew, out of which each edit of a chain is the best."""
 CHAIN_TRIES = 10
 """Draws for each new chain before no other is looked for."""
+HISTORY_ELSEWHERE = 0.2
+"""How much the bank's word on history counts where prices are not the synthetic ones it was trained
+on: there what it expected of history and what designs gained had nothing to do with each other."""
 
 
 class SingleEdit(NamedTuple):
@@ -47,7 +51,7 @@ def planned_scan(config: RunConfig, rng: np.random.Generator) -> list[SingleEdit
     most = (config.parents - chained_prompts(config)) * config.siblings
     if not uses_bank(config):
         return turns[:most]
-    return _spread(_by_expectation(turns, config.weights), most)
+    return _spread(_by_expectation(turns, bank_weights(config)), most)
 
 
 def chained_prompts(config: RunConfig) -> int:
@@ -61,10 +65,11 @@ def planned_chains(config: RunConfig, n: int, rng: np.random.Generator) -> list[
     Edits may meet in one choice; what is left of a chain that is a single edit is the scan's.
     """
     made: list[dict[str, str]] = []
+    weights = bank_weights(config)
     for _ in range(n * CHAIN_TRIES):
         chain: dict[str, str] = {}
         for _ in range(CHAIN):
-            chain = _best_step(chain, config, rng)
+            chain = _best_step(chain, config.modules, weights, rng)
         if _distance(chain) > 1 and chain not in made:
             made.append(chain)
         if len(made) == n:
@@ -73,19 +78,22 @@ def planned_chains(config: RunConfig, n: int, rng: np.random.Generator) -> list[
 
 
 def _best_step(
-    design: Mapping[str, str], config: RunConfig, rng: np.random.Generator
+    design: Mapping[str, str],
+    modules: Sequence[str],
+    weights: Mapping[str, float],
+    rng: np.random.Generator,
 ) -> dict[str, str]:
     """The design with the edit that is expected to gain most of those on offer, or as it is."""
     from se_rl.modules.design_bank.surrogate import bank_surrogate, bank_words
 
     steps = [dict(design)]
-    for module in config.modules:
+    for module in modules:
         source = design.get(module) or KINDS[module].default_source
         for edited in single_edits(source, module, rng):
             if rng.random() < OFFERED:
                 steps.append({**design, module: edited})
     words = [bank_words(step) for step in steps]
-    expected = bank_surrogate().predict(words).score(config.weights)
+    expected = bank_surrogate().predict(words).score(weights)
     return steps[int(np.argmax(expected))]
 
 
@@ -104,7 +112,18 @@ def uses_bank(config: RunConfig) -> bool:
 
 def foresight_of(config: RunConfig, sources: Mapping[str, Mapping[str, str]]) -> Foresight:
     """What is known of designs before they are trained: what the bank tells, where it is used."""
-    return BankForesight(sources, config.weights) if uses_bank(config) else nothing_known
+    return BankForesight(sources, bank_weights(config)) if uses_bank(config) else nothing_known
+
+
+def bank_weights(config: RunConfig) -> dict[str, float]:
+    """What each part of the bank's word counts in the score that it expects."""
+    known = 1.0 if is_synthetic(config.data) else HISTORY_ELSEWHERE
+    return config.weights | {"static": known * config.weights["static"]}
+
+
+def is_synthetic(data: str) -> bool:
+    """Whether a set's name stands for synthetic bars."""
+    return any(row["name"] == data for row in list_datasets() if row["kind"] == "SYNTHETIC")
 
 
 def knows_scenario(config: RunConfig) -> bool:
