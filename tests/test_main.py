@@ -344,8 +344,9 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert "up to 18 designs in 3 iterations" in out and "estimate: about" in out
     assert main([*words, "--json"]) == 0
     plan = json.loads(capsys.readouterr().out)
-    # 19 screens and 7 races of 4.2 units, 3 finalists with 6 trainings of three times as many
-    assert plan["work"] == pytest.approx(19 * 4.2 + 7 * 4.2 + 18 * 12.6)
+    # 19 screens and 7 races of 4.2 units; of three times as many 6 trainings of the finalist and of
+    # the default, 2 of the naive design
+    assert plan["work"] == pytest.approx(19 * 4.2 + 7 * 4.2 + 14 * 12.6)
     assert plan["seconds"] == pytest.approx(plan["work"] * SECONDS_PER_WORK / 2)
     assert list(tmp_path.iterdir()) == []
     assert main([*words, "--iterations", "0"]) == 2, "settings are checked all the same"

@@ -280,6 +280,8 @@ def test_a_plan_that_cannot_learn_is_refused(capsys: pytest.CaptureFixture[str])
         replace(PLAN, group=1)
     assert main(["--model", "nobody_has_this", "--out", "nowhere"]) == 2
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
+    assert main(["--threads", "-1", "--out", "nowhere"]) == 2
+    assert capsys.readouterr().err == "train_designer: threads is -1; give 1 or more\n"
 
 
 def test_skill_is_the_mean_over_parents_with_their_interval(

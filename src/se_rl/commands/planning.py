@@ -33,9 +33,9 @@ def print_plan(plan: RunPlan) -> None:
     """The plan and its estimate, in the order in which things happen."""
     print(f"plan: {plan.data}, designed by {plan.designer}, in {plan.folder}")
     print(f"up to {plan.designs:,} designs in {plan.iterations} iterations")
-    rows = [("rung", "designs", "trainings each", "work units each", "work units")]
+    rows = [("rung", "designs", "trainings", "work units each", "work units")]
     for rung in plan.rungs:
-        sizes = (f"{rung.designs:,.0f}", f"{rung.trainings_each}", f"{rung.work_each:g}")
+        sizes = (f"{rung.designs:,.0f}", f"{rung.trainings:,.0f}", f"{rung.work_each:g}")
         rows.append((rung.rung, *sizes, f"{rung.work:,.0f}"))
     print("\n".join(_aligned(rows)))
     print(

@@ -89,7 +89,7 @@ class Budget:
         work = 0.0
         for rung, plan in zip(self.config.rungs, rung_plans(self.config), strict=True):
             made = sum(e.rung == rung.index for e in done)
-            work += max(0.0, plan.designs * rung.seeds - made) * rung.work
+            work += max(0.0, plan.trainings - made) * rung.work
         done_work = sum(e.work for e in done)
         wall_seconds = work * sum(map(self._wall_seconds, done)) / done_work
         writing = writing_seconds(self.config, written=self.search.proposed)

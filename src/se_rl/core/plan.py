@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from se_rl.records.rungs import REFERENCE_SEEDS
 from se_rl.records.settings import RunConfig
 
 SECONDS_PER_DESIGN = 3.0
@@ -15,19 +16,19 @@ SECONDS_PER_WORK = 3.0
 
 @dataclass(frozen=True)
 class RungPlan:
-    """One rung: the designs that reach it at most, and what each of them is trained for; the same of
-    the rivals.
+    """One rung: the designs that reach it at most, and all of their trainings; the same of the
+    rivals.
     """
 
     rung: str
     designs: float
-    trainings_each: int
+    trainings: float
     work_each: float
 
     @property
     def work(self) -> float:
         """Work units of the whole rung."""
-        return self.designs * self.trainings_each * self.work_each
+        return self.trainings * self.work_each
 
 
 @dataclass(frozen=True)
@@ -46,19 +47,24 @@ class RunPlan:
 
 
 def rung_plans(config: RunConfig) -> tuple[RungPlan, ...]:
-    """The rungs with all that may climb them: the default, too, and at the last the naive design."""
+    """The rungs with all that may climb them: the default, too, and at the last the naive design,
+    which has fewer trainings.
+    """
     batches = config.budget_designs / (config.parents * config.siblings)
-    designs = (config.budget_designs + 1, batches * config.promoted + 1, config.finalists + 2)
+    climbing = (config.budget_designs + 1, batches * config.promoted + 1, config.finalists + 1)
     plans = []
-    for rung, planned in zip(config.rungs, designs, strict=True):
-        plans.append(RungPlan(rung.name, planned, rung.seeds, rung.work))
+    for rung, designs in zip(config.rungs, climbing, strict=True):
+        plans.append(RungPlan(rung.name, designs, designs * rung.seeds, rung.work))
+    last, naive = plans[-1], min(REFERENCE_SEEDS, config.rungs.last.seeds)
+    plans[-1] = replace(last, designs=last.designs + 1, trainings=last.trainings + naive)
     return tuple(plans)
 
 
 def rival_plan(config: RunConfig) -> RungPlan:
     """The rivals, each trained as a finalist is."""
     last = config.rungs.last
-    return RungPlan("rivals", len(config.rivals), last.seeds, last.work)
+    rivals = len(config.rivals)
+    return RungPlan("rivals", rivals, rivals * last.seeds, last.work)
 
 
 def plan_run(config: RunConfig, folder: str, *, workers: int) -> RunPlan:

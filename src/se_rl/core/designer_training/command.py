@@ -133,6 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _trained(options: argparse.Namespace, words: Sequence[str]) -> int:
+    if options.threads < 1:
+        raise ConfigError(f"threads is {options.threads}; give 1 or more")
     started = time.monotonic()
     source = resolve(options.model)
     base = LocalDesigner(
