@@ -54,7 +54,20 @@ EXCEPT = (
 )
 """Files among them that choose designs, and neither train nor score one."""
 OF_SEARCHES = (
-    *("llm", "adapter", "seed", "arm", "scan", "against", "bank_prior", "hle", "lle", "estimator"),
+    *(
+        "llm",
+        "adapter",
+        "free",
+        "chain_of_thought",
+        "seed",
+        "arm",
+        "scan",
+        "against",
+        "bank_prior",
+        "hle",
+        "lle",
+        "estimator",
+    ),
     *("imagine", "device", "islands", "iterations", "parents", "siblings", "promoted", "finalists"),
     *("seeds", "epsilon", "lora_rank", "lora_alpha", "replay", "rivals", "max_designs"),
     *("max_minutes", "max_tokens", "max_usd", "usd_in", "usd_out"),

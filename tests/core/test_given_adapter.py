@@ -15,7 +15,7 @@ from se_rl.config import ConfigError
 from se_rl.core.beginning import adapter_of
 from se_rl.core.designers import ADAPTED, GIVEN, UNTOUCHED, Designers
 from se_rl.core.proposer import Proposer
-from se_rl.llm.adapter_file import AdapterFile, read_adapter
+from se_rl.llm.adapter_file import AdapterFile, chosen_adapter, read_adapter
 from se_rl.llm.adapters import LoraSettings
 from se_rl.llm.backends import LlmError, Request
 from se_rl.llm.design_outcomes import DesignOutcome
@@ -128,6 +128,15 @@ def test_a_run_goes_on_with_the_adapter_it_began_with(
     mine.unlink()
     with pytest.raises(LlmError, match="cannot be read"):
         adapter_of(config, archive)
+
+
+def test_free_python_does_without_a_grammar_and_what_was_learned_under_one(
+    folder: Path, archive: Archive
+) -> None:
+    judge: Any = None
+    assert Designers(str(folder), archive, judge, seed=0).constrained
+    assert not Designers(str(folder), archive, judge, seed=0, free=True).constrained
+    assert chosen_adapter("shipped", "smollm2", free=True) is None
 
 
 def test_a_wrong_adapter_is_one_line_before_anything_is_written(

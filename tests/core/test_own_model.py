@@ -98,6 +98,21 @@ def test_a_missing_local_model_leaves_nothing_behind(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--chain-of-thought"], "smollm2 writes under a grammar; add --free"),
+        (["--free", "--arm", "local"], "the arm local asks none; leave --free"),
+    ],
+)
+def test_reasons_and_free_python_need_a_model_that_can(
+    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", *words, "--out", str(tmp_path / "run"), "--json"]) == 2
+    assert told in one_line(capsys)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_is_bound_to_settings_once_the_run_has_begun(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

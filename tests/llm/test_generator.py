@@ -22,6 +22,7 @@ from se_rl.llm.backends import (
 from se_rl.llm.catalog import KNOWN, abilities_of
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.llm.commands import model_rows, pull_model
+from se_rl.llm.editing import EditTask, write_edits
 from se_rl.llm.endpoint import EndpointDesigner
 from se_rl.llm.generator import (
     DesignGenerator,
@@ -204,6 +205,33 @@ def test_the_mode_can_be_chosen() -> None:
     assert not DesignGenerator(coder).constrained
     with pytest.raises(ValueError, match="mode is 'json'"):
         DesignGenerator(local, mode="json")  # type: ignore[arg-type]
+
+
+def test_reasons_are_asked_for_in_drafts_and_edits_and_do_not_hide_the_code() -> None:
+    def answer(request: Request, i: int) -> str:
+        if "SEARCH" not in request.messages[-1]["content"]:
+            return f"The agent is unsure of the news.\n{_fenced(GOOD)}"
+        line = GOOD.splitlines()[-1]
+        return (
+            "Losses hurt more.\n<<<<<<< SEARCH\n"
+            f"{line}\n=======\n{line} * 2.0\n>>>>>>> REPLACE\nThat is all."
+        )
+
+    task = EditTask("reward", GOOD)
+    for reasons in (True, False):
+        scripted = Scripted(answer)
+        generator = DesignGenerator(scripted, StaticStage(), chain_of_thought=reasons)
+        [draft] = generator.generate("reward")
+        [edit] = write_edits(generator, task, 1)
+        assert draft.is_valid and edit.is_valid
+        assert edit.source == GOOD.rstrip("\n") + " * 2.0\n"
+        for attempt in (draft, edit):
+            assert attempt.proposal is not None and attempt.proposal.request is not None
+            text = str(attempt.proposal.request.messages)
+            assert ("step by step" in text) == reasons
+    usual = EditTask("reward", KINDS["reward"].default_source)
+    with pytest.raises(ValueError, match="a grammar leaves no room"):
+        usual.request(constrained=True, seed=0, chain_of_thought=True)
 
 
 def test_what_a_model_can_do_is_known_by_its_name() -> None:

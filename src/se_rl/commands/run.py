@@ -19,6 +19,8 @@ WORTH_AN_OPTION = (
     "data",
     "llm",
     "adapter",
+    "free",
+    "chain_of_thought",
     "scenario",
     "seed",
     "seal",

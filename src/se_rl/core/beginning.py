@@ -14,6 +14,7 @@ from se_rl.data.catalog import load_dataset
 from se_rl.data.splits import given_split
 from se_rl.executors.device_executor import torch_device
 from se_rl.llm.adapter_file import AdapterFile, chosen_adapter
+from se_rl.llm.catalog import abilities_of
 from se_rl.llm.greeting import greet
 from se_rl.records.archive import Archive
 from se_rl.records.postgres import is_url, use_database
@@ -34,8 +35,14 @@ def check_device_and_model(config: RunConfig) -> None:
     """
     torch_device(config.device)
     if config.asks_model:
+        needs_grammar = abilities_of(config.llm).needs_grammar and not config.free
+        if config.chain_of_thought and needs_grammar:
+            raise ConfigError(
+                f"--chain-of-thought is for free Python, and {config.llm} writes under a grammar; "
+                "add --free, or leave it out"
+            )
         greet(config.llm)
-        chosen_adapter(config.adapter, config.llm)
+        chosen_adapter(config.adapter, config.llm, free=config.free)
 
 
 def discard_unbegun(folder: RunFolder) -> None:
@@ -90,7 +97,7 @@ def adapter_of(config: RunConfig, archive: Archive) -> AdapterFile | None:
     """The adapter that a run begins with, which must be the one that it was begun with."""
     if not config.asks_model:
         return None
-    found = chosen_adapter(config.adapter, config.llm)
+    found = chosen_adapter(config.adapter, config.llm, free=config.free)
     now = {"id": found.head.id, "sha256": found.sha256} if found else NO_ADAPTER
     if found is not None and archive.find("run_started") is None:
         archive.append(ADAPTER_EVENT, ADAPTER_EVENT, now)

@@ -20,7 +20,7 @@ from se_rl.llm.backends import Abilities, Designer, Proposal, Request, Trainable
 from se_rl.llm.catalog import abilities_of
 from se_rl.llm.design_outcomes import DesignOutcome
 from se_rl.llm.enhancement_kit import DualLevelEnhancementKit
-from se_rl.llm.generator import DesignGenerator, Validator, open_designer
+from se_rl.llm.generator import DesignGenerator, Mode, Validator, open_designer
 from se_rl.llm.recorded import RecordedDesigner, RecordedValidator
 from se_rl.records.archive import Archive
 from se_rl.records.enhancement import EnhancementStep, WeightUpdate
@@ -39,7 +39,8 @@ class Designers:
     To the enhancement kit it is a `Designer`: the version in use. `validator` judges what is
     written, `prices` are USD per million tokens read and written, `designer` stands in for the
     model of that name. `given` is an adapter to begin with: it stays as it is, and the run's own
-    learns on from a copy.
+    learns on from a copy. `free` has any model write free Python, `chain_of_thought` has it give
+    reasons first.
     """
 
     def __init__(
@@ -52,11 +53,15 @@ class Designers:
         prices: tuple[float, float] = (0.0, 0.0),
         designer: Designer | None = None,
         given: AdapterFile | None = None,
+        free: bool = False,
+        chain_of_thought: bool = False,
     ) -> None:
         self.name = name
         self.archive = archive
         self.seed = seed
         self.prices = prices
+        self._mode: Mode = "free" if free else "auto"
+        self._chain_of_thought = chain_of_thought
         self._stand_in = designer
         self._given = given
         self._live: TrainableDesigner | None = None
@@ -213,4 +218,9 @@ class Designers:
             model, self.archive, name=self.name, adapter=adapter, abilities=self.abilities
         )
         self._all.append(designer)
-        return DesignGenerator(designer, self._validator)
+        return DesignGenerator(
+            designer,
+            self._validator,
+            mode=self._mode,
+            chain_of_thought=self._chain_of_thought,
+        )

@@ -147,6 +147,8 @@ class Run:
             prices=(config.usd_in, config.usd_out),
             designer=designer,
             given=adapter_of(config, archive) if designer is None else None,
+            free=config.free,
+            chain_of_thought=config.chain_of_thought,
         )
         self.search = Search(
             config,

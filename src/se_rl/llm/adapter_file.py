@@ -92,12 +92,13 @@ def read_adapter(place: Path) -> AdapterFile:
     return AdapterFile(place, head, hashlib.sha256(content).hexdigest(), content)
 
 
-def chosen_adapter(named: str, model: str) -> AdapterFile | None:
+def chosen_adapter(named: str, model: str, *, free: bool = False) -> AdapterFile | None:
     """The adapter that `--adapter NAMED` means for a model; None for the untouched model.
 
-    `shipped` is the package's own for this model, where it has one.
+    `shipped` is the package's own for this model, where it has one. It has learned to choose under
+    a grammar, so it is none for `free` Python.
     """
-    if named == NONE:
+    if named == NONE or (named == SHIPPED and free):
         return None
     place = SHIPPED_FOLDER / f"{model}.safetensors" if named == SHIPPED else Path(named)
     if named == SHIPPED and (model not in KNOWN or not place.exists()):

@@ -147,7 +147,7 @@ class EditTask:
         """What reads the answer: choices under a grammar, or blocks in free Python."""
         return self.choices if constrained else BlockEdits(self.source, self.code_type)
 
-    def request(self, *, constrained: bool, seed: int) -> Request:
+    def request(self, *, constrained: bool, seed: int, chain_of_thought: bool = False) -> Request:
         """The prompt, with how it is to be answered."""
         messages = build_edit_prompt(
             self.code_type,
@@ -157,6 +157,7 @@ class EditTask:
             macro=self.macro,
             micro=self.micro,
             tried=[str(one) for one in self.tried],
+            chain_of_thought=chain_of_thought,
         )
         form = self.form(constrained=constrained)
         heat = 1.0 if constrained else FREE_TEMPERATURE
@@ -183,7 +184,11 @@ def write_edits(
     Edits that lead to a source in `avoid` are drawn again.
     """
     form = task.form(constrained=generator.constrained)
-    request = task.request(constrained=generator.constrained, seed=seed)
+    request = task.request(
+        constrained=generator.constrained,
+        seed=seed,
+        chain_of_thought=generator.chain_of_thought,
+    )
     proposals = generator.distinct(request, n, [*avoid, task.source], read=form.read)
     attempts = []
     for proposal in proposals:

@@ -75,7 +75,8 @@ class DesignGenerator:
     """Modules written by `designer` and judged by `validator`, with up to `tries` repairs each.
 
     `mode` "grammar" has a local model write under the module's grammar, "free" has it write Python,
-    which alone is repaired; "auto" goes by the designer's abilities.
+    which alone is repaired; "auto" goes by the designer's abilities. With `chain_of_thought` it
+    gives its reasons first, for which a grammar leaves no room.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class DesignGenerator:
         *,
         tries: int = 3,
         mode: Mode = "auto",
+        chain_of_thought: bool = False,
     ) -> None:
         if mode not in ("auto", "grammar", "free"):
             raise ValueError(f"mode is {mode!r}; use auto, grammar or free")
@@ -94,6 +96,7 @@ class DesignGenerator:
         self.constrained = mode == "grammar"
         if mode == "auto":
             self.constrained = self.designer.abilities.needs_grammar
+        self.chain_of_thought = chain_of_thought
         self._verdicts: dict[tuple[str, str], ValidationResult] = {}
 
     def generate(
@@ -111,7 +114,8 @@ class DesignGenerator:
         `prompt` goes to `build_prompt`. Under a grammar, what repeats another attempt or a source
         in `avoid` is drawn again.
         """
-        messages = build_prompt(code_type, constrained=self.constrained, **prompt)
+        words = {"chain_of_thought": self.chain_of_thought, **prompt}
+        messages = build_prompt(code_type, constrained=self.constrained, **words)
         if self.constrained:
             heat = 1.0 if temperature is None else temperature
             kind = KINDS[code_type]

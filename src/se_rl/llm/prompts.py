@@ -21,6 +21,9 @@ from se_rl.modules.kinds import KINDS
 from se_rl.modules.static_check.reading import UNREADABLE, syntax_tree
 
 Messages = list[dict[str, str]]
+NO_ROOM = (
+    "a grammar leaves no room for a chain of thought; set constrained or chain_of_thought to False"
+)
 HIDDEN = "***"
 """What stands for a symbol, a date or a time."""
 
@@ -118,10 +121,7 @@ def build_prompt(
     """
     contract = _contract(code_type)
     if constrained and chain_of_thought:
-        raise ValueError(
-            "a grammar leaves no room for a chain of thought;"
-            " set constrained or chain_of_thought to False"
-        )
+        raise ValueError(NO_ROOM)
     examples = contract.examples if few_shot else ()
     if constrained:
         examples = examples[:1] if parent is None else ()
@@ -151,14 +151,18 @@ def build_edit_prompt(
     macro: str | None = None,
     micro: str | None = None,
     tried: Sequence[str] = (),
+    chain_of_thought: bool = False,
 ) -> Messages:
     """The chat that asks for an edit of `parent`.
 
     With `choices` (slots and what stands there) the answer is lines under a grammar, without them
-    search/replace blocks. `tried` tells what earlier edits gained.
+    search/replace blocks, after its reasons with `chain_of_thought`. `tried` tells what earlier
+    edits gained.
     """
     contract = _contract(code_type)
     constrained = choices is not None
+    if constrained and chain_of_thought:
+        raise ValueError(NO_ROOM)
     words: Mapping[str, Any] = {
         "contract": contract,
         "macro": anonymous(macro) if macro is not None else default_macro(),
@@ -168,6 +172,7 @@ def build_edit_prompt(
         "choices": choices,
         "count": ("one", "two", "three")[changes - 1],
         "source": parent.source,
+        "chain_of_thought": chain_of_thought,
         "constrained": constrained,
     }
     return [

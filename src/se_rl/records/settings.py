@@ -45,6 +45,12 @@ class RunConfig:
     adapter: str = option(
         "shipped", "what the model has learned: shipped, none, or an adapter's file", metavar="A"
     )
+    free: bool = option(
+        False, "a local model writes free Python, whichever it is, in place of a grammar's choices"
+    )
+    chain_of_thought: bool = option(
+        False, "the model gives its reasons before it writes; free Python alone"
+    )
     scenario: Literal["single", "multi"] = option(
         "single", "one agent, or several that talk in one book", choices=("single", "multi")
     )
