@@ -74,9 +74,11 @@ class Results:
         print(json.dumps(asdict(row)), flush=True)
 
     def add_carried(self, row: CarriedRow) -> None:
-        """Keep the score of a champion of another set."""
+        """Keep the score of a champion of another set, in place of what its search found before."""
+        search = (row.found_on, row.arm, row.seed)
         with self._lock:
-            self.carried.append(row)
+            others = [one for one in self.carried if (one.found_on, one.arm, one.seed) != search]
+            self.carried = [*others, row]
             self.write()
         print(json.dumps(asdict(row)), flush=True)
 

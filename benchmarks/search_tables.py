@@ -184,7 +184,7 @@ def make_searches(shared: Searches, results: Results, options: argparse.Namespac
 
 def carry_champions(shared: Searches, results: Results, options: argparse.Namespace) -> int:
     """Score the champions of other sets unchanged on this set's test days."""
-    known = {(row.found_on, row.arm, row.seed) for row in results.carried}
+    known = {(row.found_on, row.arm, row.seed, row.champion) for row in results.carried}
 
     def carried(one: Champion) -> None:
         found = shared.sealed.over_default(one.sources, shared.deadline)
@@ -194,7 +194,7 @@ def carry_champions(shared: Searches, results: Results, options: argparse.Namesp
     tasks = []
     for one in champions_of(options.champions):
         own = one.found_on == results.data
-        if not own and (one.found_on, one.arm, one.seed) not in known:
+        if not own and (one.found_on, one.arm, one.seed, one.champion) not in known:
             tasks.append(lambda one=one: carried(one))
     return until_over(tasks, options.at_once)
 

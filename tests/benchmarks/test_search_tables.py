@@ -207,7 +207,9 @@ def test_results_add_up_over_calls(tmp_path: Path) -> None:
     again = Results(tmp_path, "here", "tiny", resume=True)
     assert again.rows == first.rows
     again.planned = 3
+    again.add_carried(CarriedRow("there", "full", 0, "before", 0.1, (0.0, 0.2)))
     again.add_carried(CarriedRow("there", "full", 0, "abc", math.nan, (math.nan, math.nan)))
+    assert [one.champion for one in again.carried] == ["abc"], "the search has another champion now"
     assert Results(tmp_path, "here", "tiny", resume=True).rows == first.rows
     told = json.loads((tmp_path / "search.json").read_text())["sets"]["here"]
     assert told["not_finished"] == 1 and told["carried"][0]["over_default"] is None
