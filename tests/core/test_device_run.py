@@ -27,7 +27,7 @@ SETTINGS = {**SMALLER, "seeds": (1, 1, 2), "device": "host"}
 NEAR_BPS = 0.01
 """Far less than what trainings with other seeds differ by (docs/results/gpu.md)."""
 KINKED_BPS = 0.1
-"""The same for drawn rewards; .03 was seen in one with kinks, and why was not looked into."""
+"""The same for drawn rewards: where a slope jumps, rounding grows from update to update (test_together.py)."""
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -83,6 +84,21 @@ def test_many_at_once_are_what_they_are_one_by_one() -> None:
             assert found.curve[-1].held_back == pytest.approx(
                 alone.curve[-1].held_back, abs=0.05, nan_ok=True
             )
+
+
+def test_a_reward_with_kinks_is_learned_alike_until_rounding_has_grown() -> None:
+    def kinked(step: Any) -> Tensor:
+        away = (step.inventory_left - step.twap_inventory_left).abs()
+        return step.traded_share * (step.fill_price - 1.0) - 2.0 * step.volatility * away
+
+    config = TrainConfig(budget=0.01, samples=512)
+    (found,) = train_together(
+        (Modules(reward=kinked),), {"static": STATIC}, config, seeds=(1,), device="cpu"
+    )
+    alone = train(Modules(reward=kinked), {"static": STATIC}, config, seed=1)
+    assert len(found.curve) == len(alone.curve) >= 6
+    for row, wanted in zip(found.curve[:6], alone.curve, strict=False):
+        assert row.stats.as_dict() == pytest.approx(wanted.stats.as_dict(), abs=2e-6, nan_ok=True)
 
 
 def test_orders_in_broken_markets_teach_nothing() -> None:
