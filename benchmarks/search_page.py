@@ -127,9 +127,12 @@ def own_half(rows: Sequence[SearchRow]) -> float:
 
 
 def differences(rows: Sequence[SearchRow]) -> dict[str, ArmRow]:
-    """`full` less every other arm, and every arm less `random`, seed by seed."""
+    """`full` less every other arm, its variations less the same ones of `local`, and every arm less
+    `random`, seed by seed.
+    """
     arms = dict.fromkeys(row.arm for row in rows)
     pairs = [("full", arm) for arm in arms if arm not in ("full", "random")]
+    pairs += [(arm, arm.replace("full", "local", 1)) for arm in arms if arm.startswith("full+")]
     pairs += [(arm, "random") for arm in arms if arm != "random"]
     found = {}
     for one, other in pairs:

@@ -199,6 +199,13 @@ def test_differences_are_paired_by_seed() -> None:
     assert math.isnan(found["local - random"].ci95[0])
 
 
+def test_variations_are_held_against_the_same_ones_without_a_model() -> None:
+    rows = [row("full+no-bank", 0, 0.5), row("local+no-bank", 0, 0.2), row("full+ste", 0, 0.4)]
+    found = differences(rows)
+    assert list(found) == ["full+no-bank - local+no-bank"]
+    assert found["full+no-bank - local+no-bank"].by_seed == pytest.approx((0.3,))
+
+
 def test_results_add_up_over_calls(tmp_path: Path) -> None:
     first = Results(tmp_path, "here", "tiny", resume=False)
     first.planned = 3
