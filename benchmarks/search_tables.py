@@ -211,7 +211,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", help="where the model is (default: a GPU if there is one)")
     parser.add_argument("--minutes", type=float, default=8.0)
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--at-once", type=int, default=8, help="searches at a time")
+    parser.add_argument("--at-once", type=int, default=4, help="searches at a time (memory)")
     parser.add_argument("--resume", action="store_true", help="keep what search.json has")
     parser.add_argument("--kept", type=Path, help="folder of trainings, for calls that follow")
     parser.add_argument("--champions", type=Path, help="score the champions of this file instead")
