@@ -108,8 +108,9 @@ def test_a_missing_local_model_leaves_nothing_behind(
 def test_reasons_and_free_python_need_a_model_that_can(
     words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["run", *words, "--out", str(tmp_path / "run"), "--json"]) == 2
-    assert told in one_line(capsys)
+    for more in ([], ["--dry-run"]):
+        assert main(["run", *words, *more, "--out", str(tmp_path / "run"), "--json"]) == 2
+        assert told in one_line(capsys)
     assert not (tmp_path / "run").exists()
 
 

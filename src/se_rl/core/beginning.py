@@ -35,14 +35,19 @@ def check_device_and_model(config: RunConfig) -> None:
     """
     torch_device(config.device)
     if config.asks_model:
-        needs_grammar = abilities_of(config.llm).needs_grammar and not config.free
-        if config.chain_of_thought and needs_grammar:
-            raise ConfigError(
-                f"--chain-of-thought is for free Python, and {config.llm} writes under a grammar; "
-                "add --free, or leave it out"
-            )
+        check_reasons(config)
         greet(config.llm)
         chosen_adapter(config.adapter, config.llm, free=config.free)
+
+
+def check_reasons(config: RunConfig) -> None:
+    """Refuse to ask a model for reasons that writes under a grammar."""
+    needs_grammar = abilities_of(config.llm).needs_grammar and not config.free
+    if config.chain_of_thought and needs_grammar:
+        raise ConfigError(
+            f"--chain-of-thought is for free Python, and {config.llm} writes under a grammar; "
+            "add --free, or leave it out"
+        )
 
 
 def discard_unbegun(folder: RunFolder) -> None:

@@ -49,7 +49,7 @@ class RunConfig:
         False, "a local model writes free Python, whichever it is, in place of a grammar's choices"
     )
     chain_of_thought: bool = option(
-        False, "the model gives its reasons before it writes; free Python alone"
+        False, "the model gives its reasons first; for free Python, so with --free for smollm2"
     )
     scenario: Literal["single", "multi"] = option(
         "single", "one agent, or several that talk in one book", choices=("single", "multi")
@@ -112,7 +112,7 @@ class RunConfig:
     finalists: int = option(2, "designs of the last rung, beside the default", metavar="N")
     work: float = option(
         6.0,
-        "work units of a search training; those of the last rung have three times as many",
+        "work units of a search training; last-rung trainings take three times this",
         metavar="W",
     )
     seeds: tuple[int, int, int] = option((1, 1, 3), "trainings per design that each rung adds")
@@ -284,7 +284,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "episodes": (2000, 2000, 4000),
     },
 }
-"""`quick` takes minutes on two cores, `standard` is for tables, `paper` takes days.
+"""`quick` takes minutes on two cores, `standard` is for tables, `paper` takes many hours.
 
 `tiny` tests the machinery: its scores mean nothing.
 """
