@@ -202,20 +202,21 @@ def carry_champions(shared: Searches, results: Results, options: argparse.Namesp
 def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     """What the command line says."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--arms", nargs="+", default=["full", "local", "random"])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--preset", default="standard")
+    arms = f"some of {', '.join(VARIATIONS)}, joined by + for several at once"
+    parser.add_argument("--arms", nargs="+", default=["full", "local", "random"], help=arms)
+    parser.add_argument("--seeds", type=int, default=5, help="searches of each arm")
+    parser.add_argument("--preset", default="standard", help="how much of everything")
     parser.add_argument("--data", default="nasdaq100", help="synthetic set or a real one's name")
     parser.add_argument("--packed", type=Path, help="real sets as `defaults.py --pack` wrote them")
-    parser.add_argument("--llm", default="smollm2")
+    parser.add_argument("--llm", default="smollm2", help="the model that writes edits")
     parser.add_argument("--device", help="where the model is (default: a GPU if there is one)")
-    parser.add_argument("--minutes", type=float, default=8.0)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--minutes", type=float, default=8.0, help="what then runs is given up")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="trainings at a time")
     parser.add_argument("--at-once", type=int, default=4, help="searches at a time (memory)")
     parser.add_argument("--resume", action="store_true", help="keep what search.json has")
     parser.add_argument("--kept", type=Path, help="folder of trainings, for calls that follow")
     parser.add_argument("--champions", type=Path, help="score the champions of this file instead")
-    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--out", type=Path, default=Path("docs/results"), help="of the tables")
     parser.add_argument("--name", default=SEARCH, help="of the page and its twin")
     return parser.parse_args(arguments)
 
