@@ -6,7 +6,7 @@ import json
 import math
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,16 @@ class Results:
             self.carried = [*others, row]
             self.write()
         print(json.dumps(asdict(row)), flush=True)
+
+    def keep_carried(self, champions: Sequence[Champion]) -> None:
+        """Leave out searches on the sets of these champions that have none of them any more."""
+        sets = {one.found_on for one in champions}
+        found = {(one.found_on, one.arm, one.seed) for one in champions}
+        self.carried = [
+            row
+            for row in self.carried
+            if row.found_on not in sets or (row.found_on, row.arm, row.seed) in found
+        ]
 
     def _forget_champions(self) -> None:
         """Leave out what earlier searches on this set found."""

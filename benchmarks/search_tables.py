@@ -191,8 +191,10 @@ def carry_champions(shared: Searches, results: Results, options: argparse.Namesp
         row = CarriedRow(one.found_on, one.arm, one.seed, one.champion, *found)
         results.add_carried(row)
 
+    champions = champions_of(options.champions)
+    results.keep_carried(champions)
     tasks = []
-    for one in champions_of(options.champions):
+    for one in champions:
         own = one.found_on == results.data
         if not own and (one.found_on, one.arm, one.seed, one.champion) not in known:
             tasks.append(lambda one=one: carried(one))

@@ -27,7 +27,7 @@ from se_rl_benchmarks.forked_searches import (
 )
 from se_rl_benchmarks.many_trainings import Job, Outcome
 from se_rl_benchmarks.search_page import CarriedRow, SearchRow, differences, page, told_of
-from se_rl_benchmarks.search_results import Results, champions_of
+from se_rl_benchmarks.search_results import Champion, Results, champions_of
 from se_rl_benchmarks.shared_trainings import (
     EXCEPT,
     OF_SEARCHES,
@@ -217,6 +217,11 @@ def test_results_add_up_over_calls(tmp_path: Path) -> None:
     again.add_carried(CarriedRow("there", "full", 0, "before", 0.1, (0.0, 0.2)))
     again.add_carried(CarriedRow("there", "full", 0, "abc", math.nan, (math.nan, math.nan)))
     assert [one.champion for one in again.carried] == ["abc"], "the search has another champion now"
+    again.keep_carried([Champion("elsewhere", "tiny", "full", 0, "abc", {})])
+    assert again.carried
+    again.keep_carried([Champion("there", "tiny", "full", 1, "abc", {})])
+    assert not again.carried, "the search has no champion now"
+    again.add_carried(CarriedRow("there", "full", 0, "abc", math.nan, (math.nan, math.nan)))
     assert Results(tmp_path, "here", "tiny", resume=True).rows == first.rows
     told = json.loads((tmp_path / "search.json").read_text())["sets"]["here"]
     assert told["not_finished"] == 1 and told["carried"][0]["over_default"] is None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from se_rl.core.kit_use import STE_FROM_BANK, kit_use
+from se_rl.core.kit_use import STE_FROM_BANK, WITH_CARE, bank_uses, kit_use
 from se_rl.core.preparation import make_kit
 from se_rl.core.scan import ORDERED_BY_BANK
 from se_rl.core.stopping import StopRule
@@ -49,6 +49,15 @@ def test_every_part_is_counted(archive: Archive) -> None:
     assert (used.ste_steps, used.reinforce_steps, used.refused_steps) == (1, 1, 1)
     assert used.stopped_by_rule and used.idle == ()
     assert "1 by STE" in used.words and "the stop rule ended the search" in used.words
+
+
+def test_where_the_bank_is_heard_with_care_it_is_said() -> None:
+    def uses(**changes: Any) -> list[str]:
+        return list(bank_uses(preset("quick", data="own.parquet", **changes)))
+
+    assert uses() == [ORDERED_BY_BANK, WITH_CARE]
+    assert uses(worlds="dynamic") == [ORDERED_BY_BANK]
+    assert uses(worlds="static") == []
 
 
 def test_what_did_not_act_says_why(archive: Archive) -> None:

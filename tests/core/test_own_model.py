@@ -13,6 +13,7 @@ import pytest
 
 from se_rl.core.run import run_search
 from se_rl.core.search import NOTHING_USABLE
+from se_rl.llm.backends import Abilities, Proposal, Request
 from se_rl.llm.generator import open_designer
 from se_rl.main import main
 from se_rl.records.archive import Archive
@@ -98,20 +99,44 @@ def test_a_missing_local_model_leaves_nothing_behind(
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (["--chain-of-thought"], "smollm2 writes under a grammar; add --free"),
-        (["--free", "--arm", "local"], "the arm local asks none; leave --free"),
-    ],
-)
-def test_reasons_and_free_python_need_a_model_that_can(
-    words: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_reasons_need_free_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["run", "--chain-of-thought", "--out", str(tmp_path / "run")]
     for more in ([], ["--dry-run"]):
-        assert main(["run", *words, *more, "--out", str(tmp_path / "run"), "--json"]) == 2
-        assert told in one_line(capsys)
+        assert main([*words, *more, "--json"]) == 2
+        assert "smollm2 writes under a grammar; add --free" in one_line(capsys)
+    for fine in (["--free"], ["--llm", "qwen-coder"], ["--arm", "local"]):
+        assert main([*words, *fine, "--dry-run", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["designs"] == 18
     assert not (tmp_path / "run").exists()
+
+
+class Reluctant:
+    """A model that is best held to a grammar; it notes what it is asked."""
+
+    name = "reluctant"
+    abilities = Abilities(constrained=True, free_python=False)
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+
+    def propose(self, request: Request, n: int) -> list[Proposal]:
+        self.asked.append(request)
+        return [Proposal("I would rather not.", request=request)] * n
+
+
+def test_a_run_asks_for_free_python_and_for_reasons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SE_RL_HOME", str(tmp_path))
+    TINY.make_data(tmp_path)
+    fast = {"scan": False, "seeds": (1, 1, 1), "worlds": "static", "arm": "full"}
+    model = Reluctant()
+    config = TINY.tiny_config(**fast, free=True, chain_of_thought=True)
+    results = run_search(config, tmp_path / "free", workers=1, designer=model)
+    assert results.stop_reason.startswith(NOTHING_USABLE)
+    designs = [one for one in model.asked if "one small change" in str(one.messages)]
+    assert designs and all(one.grammar is None for one in model.asked)
+    assert all("step by step" in str(one.messages) for one in designs)
 
 
 def test_a_folder_is_bound_to_settings_once_the_run_has_begun(

@@ -150,7 +150,14 @@ def test_on_other_days_the_bank_is_heard_for_simulated_markets_first(
     assert bank_weights(config) == config.weights
     elsewhere = {**config.weights, "static": HISTORY_ELSEWHERE * config.weights["static"]}
     assert bank_weights(preset("quick", worlds=worlds, data="own.parquet")) == elsewhere
-    (tmp_path / "nasdaq100.parquet").touch()  # the name stands for imported bars now
+    assert uses_bank(config)
+    assert uses_bank(preset("quick", arm="local", worlds=worlds, data="own.parquet")) == (
+        worlds != "static"
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nasdaq100").touch()  # a file goes before a name
+    assert bank_weights(config) == elsewhere
+    (tmp_path / "nasdaq100").rename("nasdaq100.parquet")  # imported bars have the name now
     assert bank_weights(config) == elsewhere
 
 

@@ -231,6 +231,8 @@ def test_reasons_are_asked_for_in_drafts_and_edits_and_do_not_hide_the_code() ->
             assert ("step by step" in text) == reasons
     usual = EditTask("reward", KINDS["reward"].default_source)
     with pytest.raises(ValueError, match="a grammar leaves no room"):
+        DesignGenerator(Local(answer), chain_of_thought=True)
+    with pytest.raises(ValueError, match="a grammar leaves no room"):
         usual.request(constrained=True, seed=0, chain_of_thought=True)
 
 

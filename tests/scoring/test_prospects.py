@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
 
+from se_rl.modules.derivation import derivation
 from se_rl.modules.edits import single_edits
 from se_rl.modules.kinds import KINDS
 from se_rl.records.rungs import Rung, Rungs
 from se_rl.records.settings import preset
-from se_rl.scoring.prospects import BankForesight, nothing_known, prospects
+from se_rl.scoring.prospects import BankForesight, expected, nothing_known, prospects
 from se_rl.scoring.standing import SeedSpread, Standing, shrunken
 
 RUNGS = Rungs.of(4.2, seeds=(1, 1, 3), episodes=(1, 1, 1))
@@ -61,6 +62,17 @@ def test_what_pays_in_the_long_run_is_added_to_the_surprise(scores: list[float])
     usual = prospects(known, RUNGS, nothing_known, at=RUNGS.last)
     found = prospects(known, RUNGS, ahead, at=RUNGS.last)
     assert found == approx({name: value + 0.5 for name, value in usual.items()})
+
+
+def test_nothing_is_expected_of_free_python() -> None:
+    weights = preset("quick").weights
+    free = KINDS["reward"].default_source + "# by hand\n"
+    free = free.replace("return ", "return 1.0 * ")
+    assert derivation(free, "reward") is None
+    assert expected({"reward": free}, weights) == approx(0.0)
+    wider = single_edits(KINDS["network"].default_source, "network", np.random.default_rng(0))[0]
+    alone = expected({"network": wider}, weights)
+    assert expected({"reward": free, "network": wider}, weights) == approx(alone)
 
 
 def test_the_highest_rung_counts() -> None:

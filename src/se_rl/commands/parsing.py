@@ -69,7 +69,8 @@ def add_options(
         names = [f.name, f.metadata["also"]] if f.metadata.get("also") else [f.name]
         if default is False:
             flag = f"--{f.name.replace('_', '-')}"
-            parser.add_argument(flag, action="store_true", default=None, help=f.metadata["help"])
+            either = argparse.BooleanOptionalAction
+            parser.add_argument(flag, action=either, default=None, help=f.metadata["help"])
             continue
         parser.add_argument(
             *[f"--{name.replace('_', '-')}" for name in names],

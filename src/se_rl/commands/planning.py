@@ -47,7 +47,7 @@ def print_plan(plan: RunPlan) -> None:
 
 def planned(config: RunConfig, folder: Path | None, *, workers: int | None) -> RunPlan:
     """The plan of a run with these settings, in its folder or the one that they name."""
-    if config.chain_of_thought:
+    if config.asks_model and config.chain_of_thought:
         from se_rl.core.beginning import check_reasons
 
         check_reasons(config)

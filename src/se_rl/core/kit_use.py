@@ -49,7 +49,7 @@ def bank_uses(config: RunConfig) -> Iterator[str]:
     """What the design bank is used for in a run with these settings."""
     if uses_bank(config):
         yield ORDERED_BY_BANK
-        if not is_synthetic(config.data):
+        if config.weights["static"] and not is_synthetic(config.data):
             yield WITH_CARE
     if config.levels[1] and config.estimator == "ste" and knows_scenario(config):
         yield STE_FROM_BANK
@@ -92,4 +92,8 @@ def _why_no_bank(config: RunConfig) -> str:
         return "it scores the designs, so nothing else may use it"
     if not config.evolves:
         return f"not in the arm {config.arm}"
-    return "no scan" if not config.scan else f"it has no designs of the scenario {config.scenario}"
+    if not config.scan:
+        return "no scan"
+    if not knows_scenario(config):
+        return f"it has no designs of the scenario {config.scenario}"
+    return "of history it knows synthetic days alone"

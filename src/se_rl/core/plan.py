@@ -17,8 +17,9 @@ of two."""
 
 @dataclass(frozen=True)
 class RungPlan:
-    """One rung: the designs that reach it at most, and all of their trainings; the same of the
-    rivals.
+    """One rung: the designs that reach it at most, and their trainings; the same of the rivals.
+
+    Designs without their communication or market, by which several agents' are judged, are none.
     """
 
     rung: str

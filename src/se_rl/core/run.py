@@ -148,7 +148,7 @@ class Run:
             designer=designer,
             given=adapter_of(config, archive) if designer is None else None,
             free=config.free,
-            chain_of_thought=config.chain_of_thought,
+            chain_of_thought=config.chain_of_thought and config.asks_model,
         )
         self.search = Search(
             config,

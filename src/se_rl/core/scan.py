@@ -9,6 +9,7 @@ days, and from none of the run's own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -106,8 +107,9 @@ def _distance(design: Mapping[str, str]) -> int:
 
 
 def uses_bank(config: RunConfig) -> bool:
-    """Whether the bank says what the scan tries first."""
-    return config.evolves and config.scan and knows_scenario(config)
+    """Whether the bank says what the scan tries first; of history alone it knows synthetic days."""
+    knows_worlds = is_synthetic(config.data) or config.weights["dynamic"] > 0.0
+    return config.evolves and config.scan and knows_scenario(config) and knows_worlds
 
 
 def foresight_of(config: RunConfig, sources: Mapping[str, Mapping[str, str]]) -> Foresight:
@@ -122,8 +124,9 @@ def bank_weights(config: RunConfig) -> dict[str, float]:
 
 
 def is_synthetic(data: str) -> bool:
-    """Whether a set's name stands for synthetic bars."""
-    return any(row["name"] == data for row in list_datasets() if row["kind"] == "SYNTHETIC")
+    """Whether a set's name stands for synthetic bars, and not for a file or an imported set."""
+    made = [row["name"] for row in list_datasets() if row["kind"] == "SYNTHETIC"]
+    return data in made and not Path(data).exists()
 
 
 def knows_scenario(config: RunConfig) -> bool:

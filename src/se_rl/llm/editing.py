@@ -14,8 +14,14 @@ from math import isfinite
 
 from se_rl.llm.backends import Request
 from se_rl.llm.extraction import Extraction, extract
-from se_rl.llm.generator import FREE_TEMPERATURE, FREE_TOKENS, Attempt, DesignGenerator
-from se_rl.llm.prompts import Scored, build_edit_prompt
+from se_rl.llm.generator import (
+    FREE_TEMPERATURE,
+    FREE_TOKENS,
+    REASON_TOKENS,
+    Attempt,
+    DesignGenerator,
+)
+from se_rl.llm.prompts import Scored, build_edit_prompt, module_text
 from se_rl.modules.edits import MOST_CHANGES, EditLanguage
 from se_rl.modules.grammar import longest
 
@@ -143,9 +149,14 @@ class EditTask:
         """The form of an answer under a grammar."""
         return ChoiceEdits(self.source, self.code_type, changes=self.changes)
 
+    @property
+    def shown(self) -> str:
+        """The source as a prompt in free Python shows it, and as its blocks are searched in."""
+        return module_text(self.source) or self.source
+
     def form(self, *, constrained: bool) -> ChoiceEdits | BlockEdits:
         """What reads the answer: choices under a grammar, or blocks in free Python."""
-        return self.choices if constrained else BlockEdits(self.source, self.code_type)
+        return self.choices if constrained else BlockEdits(self.shown, self.code_type)
 
     def request(self, *, constrained: bool, seed: int, chain_of_thought: bool = False) -> Request:
         """The prompt, with how it is to be answered."""
@@ -153,7 +164,7 @@ class EditTask:
             self.code_type,
             choices=self.choices.choices if constrained else None,
             changes=self.changes,
-            parent=Scored(self.source, {"score_bps": self.score}),
+            parent=Scored(self.shown, {"score_bps": self.score}),
             macro=self.macro,
             micro=self.micro,
             tried=[str(one) for one in self.tried],
@@ -161,7 +172,8 @@ class EditTask:
         )
         form = self.form(constrained=constrained)
         heat = 1.0 if constrained else FREE_TEMPERATURE
-        return Request(messages, form.grammar, form.most_tokens, heat, seed)
+        most = form.most_tokens + REASON_TOKENS * chain_of_thought
+        return Request(messages, form.grammar, most, heat, seed)
 
 
 def shown_edits(tried: Sequence[TriedEdit]) -> list[TriedEdit]:

@@ -24,14 +24,14 @@ from se_rl.llm.backends import (
 from se_rl.llm.code_validator import CodeValidator, ValidationResult
 from se_rl.llm.extraction import Extraction, extract, normal_form
 from se_rl.llm.ledger import as_metered
-from se_rl.llm.prompts import Messages, build_prompt, repair_prompt
+from se_rl.llm.prompts import NO_ROOM, Messages, build_prompt, repair_prompt
 from se_rl.modules.kinds import KINDS
 from se_rl.records.secrets import model_fault, scrub
 
 Mode = Literal["auto", "grammar", "free"]
 
-FREE_TOKENS, FREE_TEMPERATURE = 900, 0.8
-"""How long and how freely Python without a grammar is written."""
+FREE_TOKENS, REASON_TOKENS, FREE_TEMPERATURE = 900, 300, 0.8
+"""How long Python without a grammar may be, how much longer with reasons, and how freely written."""
 HEAT, ROUNDS, HOTTEST = 1.5, 4, 5.0
 """A design that repeats another is drawn again, each time this much hotter, in so many rounds."""
 Faults = tuple[str, ...]
@@ -96,6 +96,8 @@ class DesignGenerator:
         self.constrained = mode == "grammar"
         if mode == "auto":
             self.constrained = self.designer.abilities.needs_grammar
+        if self.constrained and chain_of_thought:
+            raise ValueError(NO_ROOM)
         self.chain_of_thought = chain_of_thought
         self._verdicts: dict[tuple[str, str], ValidationResult] = {}
 
@@ -123,7 +125,8 @@ class DesignGenerator:
             distinct = self.distinct(request, n, avoid)
             return [self.judged(code_type, proposal) for proposal in distinct]
         heat = FREE_TEMPERATURE if temperature is None else temperature
-        proposals = self.designer.propose(Request(messages, None, FREE_TOKENS, heat, seed), n)
+        most = FREE_TOKENS + REASON_TOKENS * words["chain_of_thought"]
+        proposals = self.designer.propose(Request(messages, None, most, heat, seed), n)
         judged = [self.judged(code_type, proposal) for proposal in proposals]
         attempts: list[Attempt] = []
         for place, attempt in enumerate(judged):

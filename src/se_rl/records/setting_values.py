@@ -76,11 +76,6 @@ def check_values(config: Any) -> None:
 
 def check_together(config: Any) -> None:
     """Refuse settings of which each is allowed, but not beside the others."""
-    if (config.free or config.chain_of_thought) and not config.asks_model:
-        raise ConfigError(
-            f"a model writes free Python and gives reasons, and the arm {config.arm} asks none; "
-            "leave --free and --chain-of-thought out, or use --arm full"
-        )
     if config.worlds == "both" and config.static_share < 0.5:
         raise ConfigError(
             f"static_share is {config.static_share}; history carries from 0.5 to 1 of the score"

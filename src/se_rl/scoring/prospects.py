@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from se_rl.modules.derivation import derivation
 from se_rl.modules.design_bank.storage import load_bank
 from se_rl.modules.design_bank.surrogate import LAST, SEARCH, bank_surrogate, bank_words
 from se_rl.records.rungs import Rung
@@ -46,9 +47,11 @@ def expected(
 ) -> float:
     """What the bank expects a design to gain over the default, in bps.
 
-    The default of today need not be the one that the bank's designs were held against.
+    The default of today need not be the one that the bank's designs were held against. Of a module
+    in free Python the bank knows nothing, so nothing is expected of it.
     """
-    words = [bank_words(sources), bank_words({})]
+    told = {name: text for name, text in sources.items() if derivation(text, name) is not None}
+    words = [bank_words(told), bank_words({})]
     found = bank_surrogate().predict(words, level=level).score(weights)
     return float(found[0] - found[1])
 

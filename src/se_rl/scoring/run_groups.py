@@ -26,6 +26,8 @@ IN_ARM = frozenset(("arm", "hle", "lle", "imagine", "worlds"))
 """Settings that the name of an arm states."""
 NAMED = frozenset(("data", "llm", "scenario", "agents", "estimator"))
 """Settings with a place of their own in a group's name."""
+OF_MODEL = ("adapter", "free", "chain_of_thought")
+"""Settings of the model, which play no part where none is asked."""
 FITTED = frozenset(("horizons", "dynamic_horizons"))
 """Settings of a preset that a data set may shorten."""
 TASK = ("data", "scenario", "agents", "worlds", *sorted(FITTED), "sizes", "profiles", "twins")
@@ -97,6 +99,8 @@ def _facts(run: RunResults, *, data: str) -> dict[str, str]:
     for field in fields(RunConfig):
         if field.name not in CHANCE | IN_ARM | NAMED | BESIDE:
             facts[field.name] = _text(config[field.name])
+    if config["arm"] in ("local", "random"):
+        facts |= dict.fromkeys(OF_MODEL, NO_NAME)
     return facts
 
 
