@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from se_rl.llm.editing import BlockEdits, ChoiceEdits, TriedEdit
+from se_rl.llm.editing import BlockEdits, ChoiceEdits, EditTask, TriedEdit
 from se_rl.modules.kinds import KINDS
 
 SOURCE = "def reward(step):\n    a = step.news\n    b = step.news\n    return a - 0.5 * b\n"
@@ -62,3 +62,13 @@ def test_the_choices_of_a_module_are_shown_on_one_line_each() -> None:
 def test_a_tried_edit_tells_gain_and_error() -> None:
     assert str(TriedEdit("epochs: 4 -> 6", -0.2)) == "-0.20  epochs: 4 -> 6"
     assert str(TriedEdit("epochs: 4 -> 6", 0.2, 0.11)) == "+0.20 +- 0.11  epochs: 4 -> 6"
+
+
+def test_free_edits_leave_the_rest_as_it_is_letter_by_letter() -> None:
+    source = 'def reward(step):\n    # pays\n    return torch.einsum("BT,BT->BT", step.news, 1.0)\n'
+    task = EditTask("reward", source)
+    [_, asked] = task.request(constrained=False, seed=0).messages
+    assert source in asked["content"]
+    answer = "<<<<<<< SEARCH\n    # pays\n=======\n    # more\n>>>>>>> REPLACE\n"
+    found = task.form(constrained=False).read(answer).source
+    assert found == source.replace("pays", "more")

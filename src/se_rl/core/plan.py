@@ -19,7 +19,7 @@ of two."""
 class RungPlan:
     """One rung: the designs that reach it at most, and their trainings; the same of the rivals.
 
-    Designs without their communication or market, by which several agents' are judged, are none.
+    Not counted are the counterparts by which protocols and markets of several agents are judged.
     """
 
     rung: str

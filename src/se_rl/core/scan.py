@@ -31,7 +31,7 @@ CHAIN_TRIES = 10
 """Draws for each new chain before no other is looked for."""
 HISTORY_ELSEWHERE = 0.2
 """How much the bank's word on history counts where prices are not the synthetic ones it was trained
-on: there what it expected of history and what designs gained had nothing to do with each other."""
+on: searches on Chinese days that heard it in full ended with losses on history."""
 
 
 class SingleEdit(NamedTuple):

@@ -21,7 +21,7 @@ from se_rl.llm.generator import (
     Attempt,
     DesignGenerator,
 )
-from se_rl.llm.prompts import Scored, build_edit_prompt, module_text
+from se_rl.llm.prompts import Scored, build_edit_prompt
 from se_rl.modules.edits import MOST_CHANGES, EditLanguage
 from se_rl.modules.grammar import longest
 
@@ -149,14 +149,9 @@ class EditTask:
         """The form of an answer under a grammar."""
         return ChoiceEdits(self.source, self.code_type, changes=self.changes)
 
-    @property
-    def shown(self) -> str:
-        """The source as a prompt in free Python shows it, and as its blocks are searched in."""
-        return module_text(self.source) or self.source
-
     def form(self, *, constrained: bool) -> ChoiceEdits | BlockEdits:
         """What reads the answer: choices under a grammar, or blocks in free Python."""
-        return self.choices if constrained else BlockEdits(self.shown, self.code_type)
+        return self.choices if constrained else BlockEdits(self.source, self.code_type)
 
     def request(self, *, constrained: bool, seed: int, chain_of_thought: bool = False) -> Request:
         """The prompt, with how it is to be answered."""
@@ -164,7 +159,7 @@ class EditTask:
             self.code_type,
             choices=self.choices.choices if constrained else None,
             changes=self.changes,
-            parent=Scored(self.shown, {"score_bps": self.score}),
+            parent=Scored(self.source, {"score_bps": self.score}),
             macro=self.macro,
             micro=self.micro,
             tried=[str(one) for one in self.tried],
